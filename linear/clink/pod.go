@@ -1,0 +1,213 @@
+package clink
+
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+
+	"github.com/freshet-cache/freshet/shard/lease"
+)
+
+// Options of a Pod.
+type Options struct {
+	// Life is unique to this life of the node for ever; tokens and write ids are
+	// made of it and a counter.
+	Life uint64
+	// Drift bounds how much the node's clock may run fast or slow, in millionths.
+	// Default 200.
+	Drift int64
+	// Queue bounds the writes waiting for one key. Default 4096.
+	Queue int
+	// Tags says that the store's reads return the guard that stands over the key.
+	Tags bool
+	// Entry looks up what was kept last under a key and not dropped since; it may
+	// have forgotten it. It must not change anything.
+	Entry func(key string) (Keep, bool)
+}
+
+// Pod is the node's side of CLINK for one space. It is not safe for concurrent
+// use: the runtime steps it under one lock, and reports a lease's end before the
+// end is acknowledged.
+type Pod struct {
+	opt    Options
+	drawn  uint64
+	leases map[lease.Gen]tenure
+	pieces []*piece // sorted by their ranges, which do not overlap
+	keys   map[string]*key
+	calls  map[Call]any      // *piece, *fence, *load or *batch, by what is in flight for it
+	fences map[string]*fence // in flight, by key (R3)
+	ops    map[Op]*op
+}
+
+// tenure is a lease as far as the pod knows.
+type tenure struct {
+	Range lease.Range
+	Until lease.Tick
+}
+
+// key is what is going on at one key. Keys at rest are not in the map.
+type key struct {
+	read   *load   // the read that later readers may share
+	loads  []*load // every read in flight, to be marked by R8
+	queue  []*op   // writes that wait, in the order they came
+	flight *batch  // the writes at the head (R12)
+}
+
+// op is one caller's operation.
+type op struct {
+	id    Op
+	read  *load    // set for a read
+	keys  []string // of a write or update
+	mut   Mut      // of a write
+	blind bool     // a write: it need not know what was there
+	batch *batch   // once it left the queue
+}
+
+// NewPod returns a pod that owns nothing.
+func NewPod(opt Options) *Pod {
+	if opt.Drift <= 0 {
+		opt.Drift = 200
+	}
+	if opt.Queue <= 0 {
+		opt.Queue = 4096
+	}
+	if opt.Entry == nil {
+		opt.Entry = func(string) (Keep, bool) { return Keep{}, false }
+	}
+	return &Pod{
+		opt: opt, leases: map[lease.Gen]tenure{}, keys: map[string]*key{},
+		calls: map[Call]any{}, ops: map[Op]*op{}, fences: map[string]*fence{},
+	}
+}
+
+// Serves reports whether an entry may be served at now: its lease lasts until
+// leased and has not been revoked, and it expires at until, or never if 0 (R9).
+func Serves(now, leased, until lease.Tick) bool {
+	return now < leased && (until == 0 || now < until)
+}
+
+// Step takes one input and appends what is to be done.
+func (p *Pod) Step(now lease.Tick, in Input, out []Output) []Output {
+	switch in := in.(type) {
+	case Acquired:
+		return p.acquired(now, in, out)
+	case Extended:
+		if t, ok := p.leases[in.Gen]; ok && in.Until > t.Until {
+			t.Until = in.Until
+			p.leases[in.Gen] = t
+		}
+		return out
+	case Revoked:
+		return p.revoked(now, in, out)
+	case Splits:
+		return p.splits(now, in, out)
+	case Guarded:
+		return p.guarded(now, in, out)
+	case Read:
+		return p.reads(now, in, out)
+	case Loaded:
+		return p.loaded(now, in, out)
+	case Write:
+		return p.queued(now, &op{id: in.Op, keys: []string{in.Mut.Key}, mut: in.Mut, blind: true}, out)
+	case Update:
+		return p.queued(now, &op{id: in.Op, keys: in.Keys}, out)
+	case Evaluated:
+		return p.evaluated(now, in, out)
+	case Stored:
+		return p.stored(now, in, out)
+	case Abandoned:
+		return p.abandoned(now, in, out)
+	}
+	panic("clink: unknown input")
+}
+
+// Owns reports whether a write to key would be taken at now.
+func (p *Pod) Owns(now lease.Tick, key string) bool { return p.owner(now, key) != nil }
+
+// holds reports whether a lease is in force, and so was without interruption
+// since it was acquired.
+func (p *Pod) holds(now lease.Tick, gen lease.Gen) bool {
+	t, ok := p.leases[gen]
+	return ok && now < t.Until
+}
+
+// owner is the piece of a held slice that contains key, guarded or not.
+func (p *Pod) owner(now lease.Tick, key string) *piece {
+	if pc := p.piece(key); pc != nil && p.holds(now, pc.gen) {
+		return pc
+	}
+	return nil
+}
+
+// guard is the piece that contains key and the token in force there; nil if
+// there is none to count on now.
+func (p *Pod) guard(now lease.Tick, key string) (*piece, Token) {
+	pc := p.owner(now, key)
+	if pc == nil || pc.state != guarded {
+		return nil, Token{}
+	}
+	if t, ok := pc.single[key]; ok {
+		return pc, t
+	}
+	return pc, pc.token
+}
+
+// at is the key's state, made if it was at rest.
+func (p *Pod) at(name string) *key {
+	k, ok := p.keys[name]
+	if !ok {
+		k = &key{}
+		p.keys[name] = k
+	}
+	return k
+}
+
+// rest forgets a key at which nothing goes on.
+func (p *Pod) rest(name string) {
+	if k := p.keys[name]; k != nil && k.read == nil && len(k.loads) == 0 && len(k.queue) == 0 && k.flight == nil {
+		delete(p.keys, name)
+	}
+}
+
+// active are the keys of r at which something goes on, in order.
+func (p *Pod) active(r lease.Range) (out []string) {
+	for _, name := range slices.Sorted(maps.Keys(p.keys)) {
+		if r.Contains(name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// draw returns the next number of this life.
+func (p *Pod) draw() uint64 {
+	p.drawn++
+	return p.drawn
+}
+
+func (p *Pod) call(what any) Call {
+	c := Call(p.draw())
+	p.calls[c] = what
+	return c
+}
+
+// name makes 16 bytes that nobody else makes (R4).
+func (p *Pod) name() (b [16]byte) {
+	binary.BigEndian.PutUint64(b[:8], p.opt.Life)
+	binary.BigEndian.PutUint64(b[8:], p.draw())
+	return b
+}
+
+// expiry is when a row that was asked for at sent must no longer be served (R10).
+func (p *Pod) expiry(sent, ttl lease.Tick) lease.Tick {
+	if ttl <= 0 {
+		return 0
+	}
+	return max(1, sent+ttl-(ttl/1e6+1)*lease.Tick(2*p.opt.Drift))
+}
+
+// reply answers a caller and forgets the operation.
+func (p *Pod) reply(r Reply, out []Output) []Output {
+	delete(p.ops, r.Op)
+	return append(out, r)
+}

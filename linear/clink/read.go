@@ -1,0 +1,123 @@
+package clink
+
+import (
+	"slices"
+
+	"github.com/freshet-cache/freshet/shard/lease"
+)
+
+// load is a read of the store in flight.
+type load struct {
+	key     string
+	gen     lease.Gen // the lease whose guard was in force when it was sent; 0 if none
+	token   Token     // that guard
+	overlap bool      // a write to the key was in flight meanwhile
+	sent    lease.Tick
+	try     int
+	waiting []*op  // callers who came before it was sent
+	late    []*op  // callers who came after
+	batch   *batch // the writes it is for, if it is not a caller's read
+	index   int    // which of the batch's keys
+}
+
+// reads begins a caller's read, or lets it share the one in flight.
+func (p *Pod) reads(now lease.Tick, in Read, out []Output) []Output {
+	if e, ok := p.opt.Entry(in.Key); ok && Serves(now, p.leases[e.Gen].Until, e.Until) { // R9
+		return append(out, Reply{Op: in.Op, Outcome: Done, Row: e.Row, Until: e.Until})
+	}
+	o := &op{id: in.Op}
+	p.ops[in.Op] = o
+	if l := p.at(in.Key).read; l != nil {
+		o.read = l
+		l.late = append(l.late, o)
+		return append(out, Event{Joined})
+	}
+	return p.ask(now, in.Key, []*op{o}, out)
+}
+
+// ask sends one read for all of these callers.
+func (p *Pod) ask(now lease.Tick, name string, who []*op, out []Output) []Output {
+	l := &load{key: name, waiting: who}
+	for _, o := range who {
+		o.read = l
+	}
+	p.at(name).read = l
+	return p.load(now, l, out)
+}
+
+// load registers a read and sends it.
+func (p *Pod) load(now lease.Tick, l *load, out []Output) []Output {
+	k := p.at(l.key)
+	l.gen, l.token, l.sent = 0, Token{}, now
+	if pc, token := p.guard(now, l.key); pc != nil {
+		l.gen, l.token = pc.gen, token
+	}
+	l.overlap = k.flight != nil && k.flight != l.batch && k.flight.exposed()
+	k.loads = append(k.loads, l)
+	c := p.call(l)
+	return append(out, Load{c, l.key, l.try})
+}
+
+// loaded takes the answer to a read.
+func (p *Pod) loaded(now lease.Tick, in Loaded, out []Output) []Output {
+	l, ok := p.calls[in.Call].(*load)
+	if !ok {
+		return out
+	}
+	delete(p.calls, in.Call)
+	k := p.at(l.key)
+	k.loads = slices.DeleteFunc(k.loads, func(m *load) bool { return m == l })
+	until := p.expiry(l.sent, in.Row.TTL)
+	fill := false
+	if in.Status == OK {
+		fill, out = p.fill(now, l, in.Row, until, out)
+		out = p.tagged(now, l, in.Row.Guard, out)
+	}
+	if l.batch != nil {
+		if in.Status != OK {
+			l.try++
+		}
+		return p.gathered(now, l, in, until, out)
+	}
+	k.read = nil
+	answer := Reply{Outcome: Done, Row: in.Row, Until: until}
+	if in.Status != OK {
+		answer = Reply{Outcome: Failed}
+	}
+	who := l.waiting
+	if fill || in.Status != OK {
+		who, l.late = append(who, l.late...), nil // R11
+	}
+	for _, o := range who {
+		answer.Op = o.id
+		out = p.reply(answer, out)
+	}
+	if len(l.late) > 0 {
+		return p.ask(now, l.key, l.late, out)
+	}
+	p.rest(l.key)
+	return out
+}
+
+// fill keeps what a read found if it is surely the latest state.
+func (p *Pod) fill(now lease.Tick, l *load, row Row, until lease.Tick, out []Output) (bool, []Output) {
+	switch {
+	case l.gen == 0: // R5: a former owner's write may still land
+		return false, append(out, Event{FillRefusedNoGuard})
+	case l.overlap: // R6: our own write may have landed in between
+		return false, append(out, Event{FillRefusedOverlap})
+	case !p.holds(now, l.gen): // R7: the next owner may have written already
+		return false, append(out, Event{FillRefusedLease})
+	}
+	return true, append(out, Keep{l.key, row, l.gen, until})
+}
+
+// tagged looks at the guard a read found: if it is not the one we count on, a
+// write would fail, so it is replaced before one does.
+func (p *Pod) tagged(now lease.Tick, l *load, stands Token, out []Output) []Output {
+	pc, token := p.guard(now, l.key)
+	if !p.opt.Tags || pc == nil || l.token != token || stands == token {
+		return out
+	}
+	return p.reguard(pc, out)
+}

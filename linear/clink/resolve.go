@@ -1,0 +1,235 @@
+package clink
+
+import (
+	"slices"
+
+	"github.com/freshet-cache/freshet/shard/lease"
+)
+
+// gather reads the rows an update decides from, under guards in force: entries
+// where they may be served, the store elsewhere (R17).
+func (p *Pod) gather(now lease.Tick, b *batch, out []Output) []Output {
+	b.state, b.pending, b.muts = ready, 0, nil
+	for _, name := range b.keys {
+		if pc, _ := p.guard(now, name); pc == nil {
+			return out
+		}
+	}
+	b.state = gathering
+	b.rows, b.until = make([]Row, len(b.keys)), make([]lease.Tick, len(b.keys))
+	var missing []int
+	for i, name := range b.keys {
+		e, ok := p.opt.Entry(name)
+		if !ok || b.fresh || !Serves(now, p.leases[e.Gen].Until, e.Until) {
+			missing = append(missing, i)
+			continue
+		}
+		b.rows[i], b.until[i] = e.Row, e.Until
+		if e.Until != 0 {
+			b.rows[i].TTL = e.Until - now
+		}
+	}
+	if b.pending = len(missing); b.pending == 0 {
+		return p.decide(b, out)
+	}
+	for _, i := range missing {
+		out = p.load(now, &load{key: b.keys[i], batch: b, index: i}, out)
+	}
+	return out
+}
+
+// decide asks the caller.
+func (p *Pod) decide(b *batch, out []Output) []Output {
+	b.state = evaluating
+	return append(out, Evaluate{b.ops[0].id, slices.Clone(b.rows)})
+}
+
+// gathered takes a row that a batch waited for.
+func (p *Pod) gathered(now lease.Tick, l *load, in Loaded, until lease.Tick, out []Output) []Output {
+	b := l.batch
+	switch {
+	case b.state == resolving:
+		return p.resolved(now, l, in, out)
+	case b.state != gathering || p.at(l.key).flight != b: // the caller has gone meanwhile
+		p.rest(l.key)
+		return out
+	case !p.holdsAll(now, b):
+		return p.disown(now, b, out)
+	case in.Status != OK:
+		return p.load(now, l, out)
+	}
+	b.rows[l.index], b.until[l.index] = in.Row, until
+	if b.pending--; b.pending > 0 {
+		return out
+	}
+	b.fresh = slices.ContainsFunc(b.until, func(u lease.Tick) bool { return u != 0 && now >= u })
+	if b.fresh { // one expired while another was read
+		return p.gather(now, b, out)
+	}
+	return p.decide(b, out)
+}
+
+// evaluated takes a caller's decision.
+func (p *Pod) evaluated(now lease.Tick, in Evaluated, out []Output) []Output {
+	o := p.ops[in.Op]
+	if o == nil || o.batch == nil || o.batch.state != evaluating {
+		return out
+	}
+	b := o.batch
+	switch {
+	case !p.holdsAll(now, b):
+		return p.disown(now, b, out)
+	case len(in.Muts) == 0:
+		return p.finish(now, b, Reply{Outcome: Done}, out)
+	}
+	b.muts = slices.Clone(in.Muts)
+	for i := range b.muts {
+		m := &b.muts[i]
+		row := b.rows[slices.Index(b.keys, m.Key)]
+		m.Check, m.Expect = row.TTL != 0, row.Version // R17: it may expire before the commit
+	}
+	return p.send(now, b, out)
+}
+
+// resume goes on with a batch that waited for a guard.
+func (p *Pod) resume(now lease.Tick, b *batch, out []Output) []Output {
+	switch {
+	case b.state == ready && b.muts == nil:
+		return p.gather(now, b, out)
+	case b.state == ready:
+		return p.send(now, b, out)
+	case b.state == fencing:
+		return p.fence(now, b, out)
+	}
+	return out
+}
+
+// unsettled begins to find out what became of a batch that had no answer.
+func (p *Pod) unsettled(now lease.Tick, b *batch, out []Output) []Output {
+	b.state, b.pending = fencing, len(b.keys)
+	b.found, b.fenced = make([]Row, len(b.keys)), make([]bool, len(b.keys))
+	return p.fence(now, b, out)
+}
+
+// fence sends the single-key guards a batch still needs (R13), under fresh tokens
+// (R4), unless a guard over the range is on its way (R3).
+func (p *Pod) fence(now lease.Tick, b *batch, out []Output) []Output {
+	if !p.holdsAll(now, b) {
+		return p.disown(now, b, out)
+	}
+	for i, name := range b.keys {
+		if pc, _ := p.guard(now, name); pc != nil && !b.fenced[i] && p.fences[name] == nil {
+			out = p.sendFence(&fence{key: name, batch: b}, out)
+		}
+	}
+	return out
+}
+
+func (p *Pod) sendFence(f *fence, out []Output) []Output {
+	f.token = p.name()
+	p.fences[f.key] = f
+	return append(out, SetGuard{p.call(f), lease.Point(f.key), f.token, f.try})
+}
+
+// fenced takes the answer to a fence.
+func (p *Pod) fenced(now lease.Tick, f *fence, status Status, out []Output) []Output {
+	delete(p.fences, f.key)
+	b, pc := f.batch, p.owner(now, f.key)
+	k := p.keys[f.key]
+	if pc != nil && pc.state == waiting { // the range waited for this fence
+		out = p.install(pc, out)
+	}
+	switch {
+	case k == nil || k.flight != b || b.state != fencing: // nobody waits for it any more
+		return p.retry(now, f.key, out)
+	case !p.holdsAll(now, b): // R2
+		return p.disown(now, b, out)
+	case status != OK: // it may still land: never use its token again (R4)
+		f.try++
+		return p.fence(now, b, append(out, Event{GuardLost}))
+	}
+	if pc.state == guarded {
+		pc.put(f.key, f.token)
+	}
+	b.fenced[slices.Index(b.keys, f.key)] = true
+	if b.pending--; b.pending > 0 {
+		return out
+	}
+	b.state, b.pending = resolving, len(b.keys)
+	for i, name := range b.keys {
+		out = p.load(now, &load{key: name, batch: b, index: i}, out)
+	}
+	if len(pc.single) > maxSingles {
+		out = p.reguard(pc, out)
+	}
+	return out
+}
+
+// retry lets a batch that waited for another's fence of its key send its own.
+func (p *Pod) retry(now lease.Tick, name string, out []Output) []Output {
+	if k := p.keys[name]; k != nil && k.flight != nil {
+		return p.resume(now, k.flight, out)
+	}
+	return out
+}
+
+// resolved takes a row read behind the fence.
+func (p *Pod) resolved(now lease.Tick, l *load, in Loaded, out []Output) []Output {
+	b := l.batch
+	switch {
+	case in.Status == OK:
+		b.found[l.index] = in.Row
+		if b.pending--; b.pending > 0 {
+			return out
+		}
+	case p.holdsAll(now, b):
+		return p.load(now, l, out)
+	default:
+		return p.finish(now, b, Reply{Outcome: Unknown}, append(out, Event{OutcomeLeftUnknown}))
+	}
+	switch proof := b.proof(now); {
+	case proof == OK:
+		return p.finish(now, b, Reply{Outcome: Done, Stamps: b.stamps()}, append(out, Event{OutcomeProvenDone}))
+	case proof == Lost || !p.holdsAll(now, b): // R14, R15, R18
+		return p.finish(now, b, Reply{Outcome: Unknown}, append(out, Event{OutcomeLeftUnknown}))
+	}
+	b.fresh = false
+	return p.again(now, b, append(out, Event{OutcomeProvenFailed}))
+}
+
+// proof is what the rows behind the fence say of the batch, all of which was
+// written or none: OK, Lost if they cannot tell, or Refused, which proves that
+// it failed if the lease holds.
+func (b *batch) proof(now lease.Tick) Status {
+	for _, row := range b.found {
+		if row.Writer == b.id { // R14
+			return OK
+		}
+	}
+	for _, m := range b.muts {
+		i := slices.Index(b.keys, m.Key)
+		row, life := b.found[i], now-b.first
+		switch {
+		case row.Exists: // whatever we had written would stand there instead
+		case m.Delete && b.blind: // it is true, and need not have been ours
+			return OK
+		case m.Delete && row.Writer == (ID{}) && b.rows[i].Exists && b.rows[i].TTL == 0: // who else?
+			return OK
+		case m.Delete && row.Writer == (ID{}) && b.rows[i].Exists:
+			return Lost
+		case m.Delete || m.TTL == 0:
+		case m.TTL == KeepTTL || life+life>>10 >= m.TTL: // R18
+			return Lost
+		}
+	}
+	return Refused
+}
+
+// stamps are what the rows behind the fence say of the batch's writes.
+func (b *batch) stamps() (out []Stamp) {
+	for _, m := range b.muts {
+		row := b.found[slices.Index(b.keys, m.Key)]
+		out = append(out, Stamp{row.Version, row.TTL})
+	}
+	return out
+}

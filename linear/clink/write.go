@@ -1,0 +1,294 @@
+package clink
+
+import (
+	"slices"
+
+	"github.com/freshet-cache/freshet/shard/lease"
+)
+
+// batch is what is at the head of its keys' queues: one update, or blind writes
+// to one key that are sent as one.
+type batch struct {
+	id    ID
+	state batchState
+	ops   []*op // callers who still wait
+	keys  []string
+	gens  []lease.Gen // the lease of each key, from the first attempt on
+	muts  []Mut
+	blind bool
+
+	call   Call
+	sentAt lease.Tick // the latest attempt
+	first  lease.Tick // the first attempt
+
+	rows    []Row        // as keys: what an update decides from
+	until   []lease.Tick // when they expire
+	found   []Row        // as keys: what was read behind the fence
+	fenced  []bool       // as keys
+	pending int          // loads or fences still to be answered
+	fresh   bool         // entries are out of date: read the store
+}
+
+type batchState uint8
+
+const (
+	gathering  batchState = iota // reading the rows of an update
+	evaluating                   // the caller decides
+	ready                        // a guard must be in force before it is sent (again)
+	sent
+	fencing   // of unknown outcome; guards are being installed
+	resolving // fenced; the rows are being read
+)
+
+// exposed reports whether the store may commit the batch at any moment.
+func (b *batch) exposed() bool { return b.state >= sent }
+
+// queued takes a write or an update.
+func (p *Pod) queued(now lease.Tick, o *op, out []Output) []Output {
+	for _, name := range o.keys {
+		switch k := p.keys[name]; {
+		case p.owner(now, name) == nil:
+			return append(out, Reply{Op: o.id, Outcome: NotOwner})
+		case k != nil && len(k.queue) >= p.opt.Queue:
+			return append(out, Reply{Op: o.id, Outcome: Busy})
+		}
+	}
+	p.ops[o.id] = o
+	for _, name := range o.keys {
+		k := p.at(name)
+		k.queue = append(k.queue, o)
+	}
+	return p.pump(now, o.keys[0], out)
+}
+
+// pumpAll looks whether anything in r can go on.
+func (p *Pod) pumpAll(now lease.Tick, r lease.Range, out []Output) []Output {
+	for _, name := range p.active(r) {
+		if k := p.keys[name]; k != nil && k.flight != nil {
+			out = p.resume(now, k.flight, out)
+		}
+		out = p.pump(now, name, out)
+	}
+	return out
+}
+
+// pump sends what is at the head of a key's queue, if it can be.
+func (p *Pod) pump(now lease.Tick, name string, out []Output) []Output {
+	for {
+		k := p.keys[name]
+		if k == nil || k.flight != nil || len(k.queue) == 0 {
+			p.rest(name)
+			return out
+		}
+		o := k.queue[0]
+		if slices.ContainsFunc(o.keys, func(n string) bool { return p.owner(now, n) == nil }) {
+			out = p.unqueue(now, o, NotOwner, out)
+			continue
+		}
+		for _, n := range o.keys { // R12, for an update at all its keys at once
+			if m := p.keys[n]; m.flight != nil || m.queue[0] != o {
+				return out
+			}
+			if pc, _ := p.guard(now, n); pc == nil { // R1
+				return out
+			}
+		}
+		out = p.depart(now, o, out)
+	}
+}
+
+// unqueue answers an operation that was never sent.
+func (p *Pod) unqueue(now lease.Tick, o *op, why Outcome, out []Output) []Output {
+	for _, name := range o.keys {
+		k := p.keys[name]
+		k.queue = slices.DeleteFunc(k.queue, func(q *op) bool { return q == o })
+	}
+	out = p.reply(Reply{Op: o.id, Outcome: why}, out)
+	for _, name := range o.keys[1:] {
+		out = p.pump(now, name, out)
+	}
+	return out
+}
+
+// depart makes the batch at the head of a queue: an update alone, or as many
+// blind writes as stand there in a row, of which only the last is sent: all take
+// effect, in order, at its commit.
+func (p *Pod) depart(now lease.Tick, o *op, out []Output) []Output {
+	b := &batch{keys: o.keys, blind: o.blind, ops: []*op{o}, id: p.name()}
+	if o.blind {
+		q := p.keys[o.keys[0]].queue
+		for len(b.ops) < len(q) && q[len(b.ops)].blind {
+			b.ops = append(b.ops, q[len(b.ops)])
+			out = append(out, Event{Combined})
+		}
+		b.muts = []Mut{q[len(b.ops)-1].mut}
+	}
+	for _, name := range b.keys {
+		k := p.keys[name]
+		k.flight = b
+		k.queue = k.queue[len(b.ops):]
+		b.gens = append(b.gens, p.piece(name).gen)
+	}
+	for _, o := range b.ops {
+		o.batch = b
+	}
+	if b.blind {
+		return p.send(now, b, out)
+	}
+	return p.gather(now, b, out)
+}
+
+// send sends the batch under the guards in force, or leaves it ready.
+func (p *Pod) send(now lease.Tick, b *batch, out []Output) []Output {
+	b.state = ready
+	if !p.holdsAll(now, b) {
+		return p.disown(now, b, out)
+	}
+	for i := range b.muts {
+		pc, token := p.guard(now, b.muts[i].Key)
+		if pc == nil {
+			return out
+		}
+		b.muts[i].Guard = token
+	}
+	for _, m := range b.muts { // R8
+		out = append(out, Drop{m.Key})
+		for _, l := range p.keys[m.Key].loads {
+			l.overlap = true
+		}
+	}
+	if b.sentAt = now; b.first == 0 {
+		b.first = now
+	}
+	b.state, b.call = sent, p.call(b)
+	return append(out, Store{b.call, b.id, slices.Clone(b.muts)})
+}
+
+func (p *Pod) holdsAll(now lease.Tick, b *batch) bool {
+	return !slices.ContainsFunc(b.gens, func(g lease.Gen) bool { return !p.holds(now, g) })
+}
+
+// stored takes the answer to a Store.
+func (p *Pod) stored(now lease.Tick, in Stored, out []Output) []Output {
+	b, ok := p.calls[in.Call].(*batch)
+	if !ok { // an attempt that was given up: its outcome is settled otherwise
+		return out
+	}
+	delete(p.calls, in.Call)
+	switch in.Status {
+	case OK:
+		return p.committed(now, b, in.Stamps, out)
+	case Mismatch:
+		return p.mismatched(now, b, append(out, Event{Mismatched}))
+	case Conflict: // the row expired, or a stranger wrote it: decide anew
+		b.fresh = true
+		return p.again(now, b, append(out, Event{Conflicted}))
+	case Refused, Layout:
+		return p.finish(now, b, Reply{Outcome: Rejected}, out)
+	}
+	return p.unsettled(now, b, append(out, Event{OutcomeUnknown}))
+}
+
+// committed keeps what was written and answers everybody.
+func (p *Pod) committed(now lease.Tick, b *batch, stamps []Stamp, out []Output) []Output {
+	for i, m := range b.muts {
+		if !p.holds(now, b.gens[slices.Index(b.keys, m.Key)]) { // R7
+			continue
+		}
+		row := Row{Exists: !m.Delete, Version: stamps[i].Version, Writer: b.id, TTL: stamps[i].TTL, Guard: m.Guard}
+		if !m.Delete {
+			row.Value = m.Value
+		}
+		out = append(out, Keep{m.Key, row, b.gens[slices.Index(b.keys, m.Key)], p.expiry(b.sentAt, row.TTL)})
+	}
+	return p.finish(now, b, Reply{Outcome: Done, Stamps: stamps}, out)
+}
+
+// mismatched guards anew where our token no longer stands, and sends again.
+func (p *Pod) mismatched(now lease.Tick, b *batch, out []Output) []Output {
+	for _, m := range b.muts {
+		if pc, token := p.guard(now, m.Key); pc != nil && token == m.Guard {
+			out = p.reguard(pc, out)
+		}
+	}
+	return p.again(now, b, out)
+}
+
+// again repeats a batch whose last attempt has certainly failed.
+func (p *Pod) again(now lease.Tick, b *batch, out []Output) []Output {
+	b.state = ready
+	switch {
+	case len(b.ops) == 0: // R16
+		return p.finish(now, b, Reply{}, out)
+	case !p.holdsAll(now, b): // R15
+		return p.disown(now, b, out)
+	case b.blind:
+		b.muts = []Mut{b.ops[len(b.ops)-1].mut}
+		return p.send(now, b, out)
+	}
+	return p.gather(now, b, out)
+}
+
+// finish answers everybody who still waits and lets the next one go.
+func (p *Pod) finish(now lease.Tick, b *batch, r Reply, out []Output) []Output {
+	for _, o := range b.ops {
+		r.Op = o.id
+		out = p.reply(r, out)
+	}
+	b.ops = nil
+	delete(p.calls, b.call)
+	return p.detach(now, b, out)
+}
+
+// detach lets the keys of a batch go on without it.
+func (p *Pod) detach(now lease.Tick, b *batch, out []Output) []Output {
+	for _, name := range b.keys {
+		if k := p.keys[name]; k != nil && k.flight == b {
+			k.flight = nil
+		}
+	}
+	for _, name := range b.keys {
+		out = p.pump(now, name, out)
+	}
+	return out
+}
+
+// disown ends a batch whose lease is over, as far as it can be (R15).
+func (p *Pod) disown(now lease.Tick, b *batch, out []Output) []Output {
+	switch b.state {
+	case sent, resolving: // an answer is on its way, and may still be a yes
+		return p.detach(now, b, out)
+	case fencing:
+		return p.finish(now, b, Reply{Outcome: Unknown}, append(out, Event{OutcomeLeftUnknown}))
+	}
+	return p.finish(now, b, Reply{Outcome: NotOwner}, out)
+}
+
+// abandoned answers a caller whose time is over; what may have been sent goes on
+// without it (R16).
+func (p *Pod) abandoned(now lease.Tick, in Abandoned, out []Output) []Output {
+	o := p.ops[in.Op]
+	gone := func(q *op) bool { return q == o }
+	switch {
+	case o == nil:
+		return out
+	case o.read != nil:
+		o.read.waiting = slices.DeleteFunc(o.read.waiting, gone)
+		o.read.late = slices.DeleteFunc(o.read.late, gone)
+		return p.reply(Reply{Op: o.id, Outcome: NotSent}, out)
+	case o.batch == nil:
+		out = p.unqueue(now, o, NotSent, out)
+		return p.pump(now, o.keys[0], out)
+	}
+	b := o.batch
+	b.ops = slices.DeleteFunc(b.ops, gone)
+	if b.exposed() {
+		return p.reply(Reply{Op: o.id, Outcome: Unknown}, append(out, Event{OutcomeLeftUnknown}))
+	}
+	out = p.reply(Reply{Op: o.id, Outcome: NotSent}, out)
+	if len(b.ops) == 0 {
+		return p.finish(now, b, Reply{}, out)
+	}
+	b.muts = []Mut{b.ops[len(b.ops)-1].mut} // only blind writes share a batch
+	return out
+}

@@ -1,0 +1,301 @@
+package lease
+
+import (
+	"maps"
+	"slices"
+)
+
+// AssignerOptions are the same for every assigner of a cluster.
+type AssignerOptions struct {
+	// Length of a lease. Default 10 s. Longer survives longer silences of the
+	// assigner; shorter gives a dead node's keys away sooner.
+	Length Tick
+	// Drift bounds how much any clock may run fast or slow, in millionths.
+	// Default 200.
+	Drift int64
+	// Silence after which a node is given nothing more. Default Length.
+	Silence Tick
+	// First are the points at which a new cluster's key space is cut. Default
+	// none: load will cut it.
+	First   []string
+	Balance Balance
+}
+
+func (o *AssignerOptions) defaults() {
+	if o.Length <= 0 {
+		o.Length = 10e9
+	}
+	if o.Drift <= 0 {
+		o.Drift = 200
+	}
+	if o.Silence <= 0 {
+		o.Silence = o.Length
+	}
+	o.Balance.defaults()
+}
+
+// Assigner is the assigner's side of the leases: a machine without I/O. It is
+// not safe for concurrent use.
+type Assigner struct {
+	opt     AssignerOptions
+	term    uint64
+	led     Tick // leadership holds before this
+	gen     Gen
+	longest Tick
+	table   uint64
+	slices  []slice
+	nodes   map[string]member
+
+	rev, saving, saved uint64 // changes made, being saved, saved (A3)
+	budget             budget
+}
+
+// slice is one range and everything known about its lease.
+type slice struct {
+	Lease
+	Node, Addr, Host string
+	until            Tick // no lease granted so far lasts beyond it (A1)
+	recalled         bool // asked back; goes to next
+	next             string
+	rev              uint64
+	load             Load
+}
+
+// member is a node that has asked for leases.
+type member struct {
+	addr, host string
+	seen       Tick
+	leaving    bool
+}
+
+// AssignerOutput is one of Save, SendGrant, SendRecall.
+type AssignerOutput interface{ assignerOutput() }
+
+// Save asks the coordinator to store State if Term is still the newest. It is
+// answered by exactly one Saved.
+type Save struct {
+	Term  uint64
+	Rev   uint64
+	State State
+}
+
+// SendGrant sends the message to its node. It may be lost.
+type SendGrant struct{ Grant }
+
+// SendRecall sends the message to its node. It may be lost.
+type SendRecall struct{ Recall }
+
+func (Save) assignerOutput()       {}
+func (SendGrant) assignerOutput()  {}
+func (SendRecall) assignerOutput() {}
+
+// NewAssigner returns an assigner that does not lead.
+func NewAssigner(opt AssignerOptions) *Assigner {
+	opt.defaults()
+	return &Assigner{opt: opt, nodes: map[string]member{}}
+}
+
+// Elected makes the assigner the leader of term until the tick led, with the
+// state its predecessor saved. Nodes that lived in a process listed in gone are
+// known to be dead, and their leases with them.
+func (a *Assigner) Elected(now Tick, term uint64, led Tick, state State, gone []string, out []AssignerOutput) []AssignerOutput {
+	a.term, a.led = term, led
+	a.gen, a.table, a.longest = state.Gen, state.Table, max(state.Longest, a.opt.Length)
+	a.nodes = map[string]member{}
+	a.slices = nil
+	a.rev, a.saving, a.saved = a.rev+1, 0, a.rev
+	for _, h := range state.Slices {
+		s := slice{Lease: h.Lease, Node: h.Node, Addr: h.Addr, Host: h.Host}
+		if a.longest > state.Longest {
+			s.rev = a.rev // a successor must know of the longer leases first
+		}
+		if !slices.Contains(gone, h.Host) {
+			s.until = now + lengthen(a.longest, a.opt.Drift) // A5
+		}
+		a.slices = append(a.slices, s)
+	}
+	if len(a.slices) == 0 {
+		for _, r := range (Range{}).Cut(a.opt.First) {
+			a.gen++
+			a.slices = append(a.slices, slice{Lease: Lease{r, a.gen}, rev: a.rev})
+		}
+	}
+	return a.save(out)
+}
+
+// Led extends the leadership of term.
+func (a *Assigner) Led(term uint64, led Tick) {
+	if term == a.term {
+		a.led = max(a.led, led)
+	}
+}
+
+// Deposed ends the leadership at once.
+func (a *Assigner) Deposed() { a.term, a.led = 0, 0 }
+
+// Leads reports whether the assigner may grant at now.
+func (a *Assigner) Leads(now Tick) bool { return a.term != 0 && now < a.led } // A4
+
+// Saved answers Save. Not ok means another term is newer. A save of unknown
+// outcome is to be repeated by the runtime, not reported.
+func (a *Assigner) Saved(now Tick, term, rev uint64, ok bool, out []AssignerOutput) []AssignerOutput {
+	if term != a.term || rev != a.saving {
+		return out
+	}
+	a.saving = 0
+	if !ok {
+		a.Deposed()
+		return out
+	}
+	a.saved = rev
+	return a.save(out)
+}
+
+// Renewed takes a node's renewal and answers it with a Grant.
+func (a *Assigner) Renewed(now Tick, in Renew, out []AssignerOutput) []AssignerOutput {
+	if !a.Leads(now) {
+		return out
+	}
+	a.nodes[in.Node] = member{addr: in.Addr, host: in.Host, seen: now, leaving: in.Leaving}
+	a.report(in.Node, in.Loads)
+	out = a.GaveUp(now, Gave{in.Node, in.Gave}, out)
+	out = a.assign(now, out)
+	g := Grant{Node: in.Node, Term: a.term, Seq: in.Seq, Length: a.opt.Length}
+	for i := range a.slices {
+		s := &a.slices[i]
+		switch {
+		case s.Node != in.Node:
+		case s.recalled: // A2
+		case s.rev > a.saved: // A3
+		default:
+			s.until = max(s.until, now+lengthen(a.opt.Length, a.opt.Drift)) // A1
+			g.Leases = append(g.Leases, s.Lease)
+		}
+	}
+	if in.Table < a.table {
+		g.Table = a.routes()
+	}
+	return append(out, SendGrant{g})
+}
+
+// GaveUp takes a node's acknowledgement.
+func (a *Assigner) GaveUp(now Tick, in Gave, out []AssignerOutput) []AssignerOutput {
+	if !a.Leads(now) {
+		return out
+	}
+	for _, g := range in.Gens {
+		for i := range a.slices {
+			s := &a.slices[i]
+			if s.Gen != g || s.Node != in.Node {
+				continue
+			}
+			s.until = min(s.until, now)
+			if !s.recalled { // it lapsed, or was refused: the same node, another generation
+				s.next = s.Node
+			}
+			a.hand(s, s.next)
+		}
+	}
+	return a.assign(now, out)
+}
+
+// Beat repeats recalls, gives away what lapsed, and balances the load.
+func (a *Assigner) Beat(now Tick, out []AssignerOutput) []AssignerOutput {
+	if !a.Leads(now) {
+		return out
+	}
+	out = a.assign(now, out)
+	a.balance(now)
+	out = a.recall(out)
+	return a.save(out)
+}
+
+// Gone tells that a node is certainly dead: its process was seen to end.
+func (a *Assigner) Gone(now Tick, node string, out []AssignerOutput) []AssignerOutput {
+	delete(a.nodes, node)
+	for i := range a.slices {
+		if s := &a.slices[i]; s.Node == node {
+			s.until = min(s.until, now)
+		}
+	}
+	return a.assign(now, out)
+}
+
+// assign gives every slice that is free, or surely over, to a living node.
+func (a *Assigner) assign(now Tick, out []AssignerOutput) []AssignerOutput {
+	for i := range a.slices {
+		s := &a.slices[i]
+		switch {
+		case s.recalled && now >= s.until: // A2
+			a.hand(s, s.next)
+		case s.recalled:
+		case s.Node == "" || now >= s.until && !a.alive(now, s.Node):
+			if to := a.lightest(now); to != "" {
+				a.hand(s, to)
+			}
+		}
+	}
+	return a.save(out)
+}
+
+// hand gives s, which nobody holds, to a node under a new generation. If that
+// node has gone, the slice is nobody's until assign finds another.
+func (a *Assigner) hand(s *slice, to string) {
+	a.gen++
+	a.rev++
+	m, ok := a.nodes[to]
+	if !ok || m.leaving {
+		to, m = "", member{}
+	}
+	s.Gen, s.rev = a.gen, a.rev
+	s.Node, s.Addr, s.Host = to, m.addr, m.host
+	s.recalled, s.next = false, ""
+}
+
+// recall asks back what is to move.
+func (a *Assigner) recall(out []AssignerOutput) []AssignerOutput {
+	by := map[string][]Lease{}
+	for _, s := range a.slices {
+		if s.recalled {
+			by[s.Node] = append(by[s.Node], s.Lease)
+		}
+	}
+	for _, node := range slices.Sorted(maps.Keys(by)) {
+		out = append(out, SendRecall{Recall{Node: node, Term: a.term, Leases: by[node]}})
+	}
+	return out
+}
+
+// save writes down what changed, one Save at a time.
+func (a *Assigner) save(out []AssignerOutput) []AssignerOutput {
+	if a.saving != 0 || a.saved == a.rev || a.term == 0 {
+		return out
+	}
+	a.saving = a.rev
+	a.table++
+	return append(out, Save{a.term, a.rev, a.State()})
+}
+
+// State is what a successor must know.
+func (a *Assigner) State() State {
+	st := State{Gen: a.gen, Table: a.table, Longest: a.longest}
+	for _, s := range a.slices {
+		st.Slices = append(st.Slices, Held{s.Lease, s.Node, s.Addr, s.Host})
+	}
+	return st
+}
+
+// routes is the routing table as of now.
+func (a *Assigner) routes() *Table {
+	t := &Table{Version: a.table}
+	for _, s := range a.slices {
+		t.Slices = append(t.Slices, Route{s.Lease, s.Node, s.Addr})
+	}
+	return t
+}
+
+// alive reports whether node has been heard of lately.
+func (a *Assigner) alive(now Tick, node string) bool {
+	m, ok := a.nodes[node]
+	return ok && now-m.seen <= a.opt.Silence
+}

@@ -1,0 +1,295 @@
+package lease
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Balance says how eagerly slices are split, merged and moved.
+type Balance struct {
+	// MaxSlices bounds the slices per living node. Default 32.
+	MaxSlices int
+	// SplitRate is the operations per second above which a slice is split, and a
+	// tenth of which two neighbours must stay below to be merged. Default 2000.
+	SplitRate uint64
+	// Slack is how much busier than the least busy node the busiest may be, in
+	// percent of the mean, before a slice moves. Default 20.
+	Slack uint64
+	// Churn bounds the load moved in a minute, in percent of all. Default 10.
+	Churn uint64
+}
+
+func (b *Balance) defaults() {
+	if b.MaxSlices <= 0 {
+		b.MaxSlices = 32
+	}
+	if b.SplitRate == 0 {
+		b.SplitRate = 2000
+	}
+	if b.Slack == 0 {
+		b.Slack = 20
+	}
+	if b.Churn == 0 {
+		b.Churn = 10
+	}
+}
+
+// budget counts the load moved in the present minute.
+type budget struct {
+	start Tick
+	moved uint64
+}
+
+const (
+	minute   = Tick(60e9)
+	maxMoves = 16 // recalls begun in one beat
+)
+
+// report takes a node's load.
+func (a *Assigner) report(node string, loads []Load) {
+	for _, l := range loads {
+		for i := range a.slices {
+			if s := &a.slices[i]; s.Gen == l.Gen && s.Node == node {
+				s.load = l
+			}
+		}
+	}
+}
+
+// balance splits what is hot, relieves who leaves, evens out, and merges what
+// is cold.
+func (a *Assigner) balance(now Tick) {
+	nodes := a.living(now)
+	if len(nodes) == 0 {
+		return
+	}
+	a.split(now, len(nodes)*a.opt.Balance.MaxSlices)
+	a.relieve(now)
+	a.even(now, nodes)
+	a.merge(now)
+}
+
+// living are the nodes that may be given slices, sorted.
+func (a *Assigner) living(now Tick) (out []string) {
+	for _, name := range slices.Sorted(maps.Keys(a.nodes)) {
+		if a.alive(now, name) && !a.nodes[name].leaving {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// split cuts the busiest slice above the threshold: around a key that makes up
+// most of it, else at the middle of its sample.
+func (a *Assigner) split(now Tick, most int) {
+	best := -1
+	for i, s := range a.slices {
+		if !s.recalled && s.Node != "" && s.load.Rate >= a.opt.Balance.SplitRate && s.Range != Point(s.Low) &&
+			len(a.points(s)) > 0 && (best < 0 || s.load.Rate > a.slices[best].load.Rate) {
+			best = i
+		}
+	}
+	if best >= 0 && len(a.slices)+2 <= most {
+		a.Cut(now, a.points(a.slices[best]))
+	}
+}
+
+// points are where a hot slice is to be cut; none if nothing is known.
+func (a *Assigner) points(s slice) []string {
+	if len(s.load.Hot) > 0 {
+		if hot := s.load.Hot[0]; hot.Rate*2 >= s.load.Rate && s.Contains(hot.Key) {
+			p := Point(hot.Key)
+			return slices.DeleteFunc([]string{p.Low, p.High}, func(at string) bool { return at <= s.Low || s.High != "" && at >= s.High })
+		}
+	}
+	sample := slices.Sorted(slices.Values(s.load.Sample))
+	if len(sample) < 3 {
+		return nil
+	}
+	if at := sample[len(sample)/2]; at > s.Low && s.Contains(at) {
+		return []string{at}
+	}
+	return nil
+}
+
+// Cut splits slices at the points. Nothing changes hands.
+func (a *Assigner) Cut(_ Tick, points []string) {
+	points = slices.Sorted(slices.Values(points))
+	var next []slice
+	for _, s := range a.slices {
+		parts := s.Range.Cut(points)
+		if len(parts) == 1 || s.recalled {
+			next = append(next, s)
+			continue
+		}
+		a.rev++
+		for _, r := range parts {
+			a.gen++
+			p := s // the lease book too: the old generation may be in use until then
+			p.Lease, p.rev = Lease{r, a.gen}, a.rev
+			p.load = share(s.load, r, len(parts))
+			next = append(next, p)
+		}
+	}
+	a.slices = next
+}
+
+// share is the part of a load that likely falls into r, one of n parts.
+func share(l Load, r Range, n int) Load {
+	out := Load{}
+	for _, k := range l.Sample {
+		if r.Contains(k) {
+			out.Sample = append(out.Sample, k)
+		}
+	}
+	out.Rate = l.Rate / uint64(n)
+	if len(l.Sample) > 0 {
+		out.Rate = l.Rate * uint64(len(out.Sample)) / uint64(len(l.Sample))
+	}
+	return out
+}
+
+// relieve moves the slices of nodes that leave.
+func (a *Assigner) relieve(now Tick) {
+	for i := range a.slices {
+		s := &a.slices[i]
+		if s.Node == "" || s.recalled || !a.nodes[s.Node].leaving {
+			continue
+		}
+		if to := a.lightest(now); to != "" {
+			s.recalled, s.next = true, to
+		}
+	}
+}
+
+// even moves slices from the busiest node to the least busy one, as long as it
+// helps and the churn budget lasts.
+func (a *Assigner) even(now Tick, nodes []string) {
+	if now-a.budget.start >= minute {
+		a.budget = budget{start: now}
+	}
+	for range maxMoves {
+		weight, total := a.weights(nodes)
+		hi, lo := nodes[0], nodes[0]
+		for _, n := range nodes {
+			if weight[n] > weight[hi] {
+				hi = n
+			}
+			if weight[n] < weight[lo] {
+				lo = n
+			}
+		}
+		gap := weight[hi] - weight[lo]
+		if gap*100*uint64(len(nodes)) <= total*a.opt.Balance.Slack {
+			return
+		}
+		best := -1
+		for i, s := range a.slices {
+			if w := a.weight(s); s.Node == hi && !s.recalled && w <= gap/2 && (best < 0 || w > a.weight(a.slices[best])) {
+				best = i
+			}
+		}
+		if best < 0 {
+			return
+		}
+		s := &a.slices[best]
+		if s.load.Rate > 0 && (a.budget.moved+s.load.Rate)*100 > a.rate()*a.opt.Balance.Churn {
+			return
+		}
+		a.budget.moved += s.load.Rate
+		s.recalled, s.next = true, lo
+	}
+}
+
+// weights sums the slices by the node that has or will have them.
+func (a *Assigner) weights(nodes []string) (map[string]uint64, uint64) {
+	weight := map[string]uint64{}
+	var total uint64
+	for _, s := range a.slices {
+		to := s.Node
+		if s.recalled {
+			to = s.next
+		}
+		if slices.Contains(nodes, to) {
+			weight[to] += a.weight(s)
+			total += a.weight(s)
+		}
+	}
+	return weight, total
+}
+
+// weight counts a slice's load, and a little for being a slice at all, so that
+// idle slices spread too.
+func (a *Assigner) weight(s slice) uint64 {
+	return s.load.Rate + 1 + a.rate()/uint64(8*len(a.slices))
+}
+
+// rate is the load of all slices.
+func (a *Assigner) rate() (sum uint64) {
+	for _, s := range a.slices {
+		sum += s.load.Rate
+	}
+	return sum
+}
+
+// merge joins the first two cold neighbours of one node, but not the cut a new
+// cluster began with.
+func (a *Assigner) merge(Tick) {
+	cold := a.opt.Balance.SplitRate / 10
+	for i := 0; i+1 < len(a.slices); i++ {
+		s, t := a.slices[i], a.slices[i+1]
+		switch {
+		case s.Node == "" || s.Node != t.Node || s.recalled || t.recalled:
+		case s.load.Rate+t.load.Rate >= cold:
+		case slices.ContainsFunc(a.opt.First, func(at string) bool { return strings.Compare(at, t.Low) == 0 }):
+		default:
+			a.Join(t.Low)
+			return
+		}
+	}
+}
+
+// Join removes the boundary at a point if both sides are one node's. Nothing
+// changes hands.
+func (a *Assigner) Join(at string) bool {
+	for i := 0; i+1 < len(a.slices); i++ {
+		s, t := a.slices[i], a.slices[i+1]
+		if t.Low != at || s.Node != t.Node || s.recalled || t.recalled {
+			continue
+		}
+		a.gen++
+		a.rev++
+		s.Lease = Lease{Range{s.Low, t.High}, a.gen}
+		s.until, s.rev = max(s.until, t.until), a.rev
+		s.load = Load{Rate: s.load.Rate + t.load.Rate, Sample: append(slices.Clone(s.load.Sample), t.load.Sample...)}
+		a.slices = slices.Replace(a.slices, i, i+2, s)
+		return true
+	}
+	return false
+}
+
+// Move begins to move the slice that holds key to another node.
+func (a *Assigner) Move(key, to string) bool {
+	for i := range a.slices {
+		s := &a.slices[i]
+		if _, ok := a.nodes[to]; ok && s.Contains(key) && s.Node != "" && s.Node != to && !s.recalled {
+			s.recalled, s.next = true, to
+			return true
+		}
+	}
+	return false
+}
+
+// lightest is the living node with the least weight.
+func (a *Assigner) lightest(now Tick) string {
+	nodes := a.living(now)
+	weight, _ := a.weights(nodes)
+	best := ""
+	for _, n := range nodes {
+		if best == "" || weight[n] < weight[best] {
+			best = n
+		}
+	}
+	return best
+}

@@ -1,0 +1,42 @@
+// Package lease decides who owns which keys, so that at no instant do two nodes
+// hold a valid lease for the same key, whatever is delayed, lost, repeated,
+// paused or restarted, as long as clocks run at most the drift bound fast or
+// slow. It is two machines without I/O: the [Assigner], of which one leads at a
+// time, and the [Node], one per process that holds copies.
+//
+// The idea is the auto-sharder of WriteGuards, section 2.3: contiguous key
+// ranges (slices) are leased to nodes; a lease is known by its generation,
+// which belongs to one range and one owner for ever. Splitting and merging
+// slices of one owner makes new generations and takes nothing away, so keys
+// stay continuously owned.
+//
+// The node's rules:
+//
+//	N1 A lease is counted from the moment its renewal was sent.
+//	N2 The node shortens it by the drift bound of its own clock.
+//	N3 For every key the node remembers the highest generation it gave up, and
+//	   ignores every later answer for that generation or an older one.
+//	N4 The node revokes its handles before it acknowledges a recall.
+//	N5 A lease belongs to an incarnation: answers to another one are ignored.
+//	N6 A lease that lapsed is given up: it is not revived by a later answer.
+//
+// The assigner's rules:
+//
+//	A1 It writes down, for each slice, when the last lease it granted is over by
+//	   its own clock plus the drift bound, before it answers.
+//	A2 A slice changes hands only after its owner acknowledged the recall or
+//	   its last lease is over; from the recall on it is not renewed.
+//	A3 A new generation is saved with the coordinator before it is granted.
+//	A4 It grants and renews only while its leadership holds by the clock, checked
+//	   after the request arrived.
+//	A5 A new leader cannot know what its predecessor granted: it counts every
+//	   slice it finds as leased for one full longest lease from its election.
+package lease
+
+// Tick is a reading of a monotonic clock, or a span of one, in nanoseconds. A
+// Tick means something only to the clock it was read from.
+type Tick int64
+
+// Gen is the generation of a lease: larger for every later lease of a key, and
+// never used for another range or owner.
+type Gen uint64

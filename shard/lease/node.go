@@ -1,0 +1,259 @@
+package lease
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// NodeOptions describe one incarnation of a node.
+type NodeOptions struct {
+	Node string // unique for ever: no two incarnations share it
+	Addr string
+	Host string
+	// Drift bounds how much the node's clock may run fast or slow against real
+	// time, in millionths. Default 0.
+	Drift int64
+}
+
+// Node is the node's side of the leases: a machine without I/O. It is not safe
+// for concurrent use.
+type Node struct {
+	opt     NodeOptions
+	seq     uint64
+	sent    map[uint64]Tick // when the last renewals were sent, for N1
+	held    map[Gen]term
+	floor   []floor // the highest generation given up, by range (N3)
+	gave    map[Gen]uint64
+	leaving bool
+	table   Table
+}
+
+// term is a lease as the node holds it.
+type term struct {
+	Range Range
+	Until Tick
+}
+
+// floor says that nothing up to Gen will be accepted for keys of Range.
+type floor struct {
+	Range Range
+	Gen   Gen
+}
+
+const (
+	maxSent   = 64   // older renewals can have no answer that still counts
+	maxFloors = 4096 // beyond it neighbours share the higher floor; the assigner then makes new generations
+)
+
+// NodeOutput is one of SendRenew, SendGave, Acquire, Extend, Revoke, Routes.
+type NodeOutput interface{ nodeOutput() }
+
+// SendRenew sends the message to the assigner. It may be lost.
+type SendRenew struct{ Renew }
+
+// SendGave sends the message to the assigner. It may be lost. Every Revoke
+// before it must have taken effect (N4).
+type SendGave struct{ Gave }
+
+// Acquire makes a new handle: the node owns Range until Until.
+type Acquire struct {
+	Lease
+	Until Tick
+}
+
+// Extend moves the end of a handle. Ownership was not interrupted.
+type Extend struct {
+	Gen   Gen
+	Until Tick
+}
+
+// Revoke ends a handle at once and for good.
+type Revoke struct{ Gen Gen }
+
+// Routes hands on a newer routing table.
+type Routes struct{ Table Table }
+
+func (SendRenew) nodeOutput() {}
+func (SendGave) nodeOutput()  {}
+func (Acquire) nodeOutput()   {}
+func (Extend) nodeOutput()    {}
+func (Revoke) nodeOutput()    {}
+func (Routes) nodeOutput()    {}
+
+// NewNode returns an incarnation that holds nothing.
+func NewNode(opt NodeOptions) *Node {
+	return &Node{opt: opt, sent: map[uint64]Tick{}, held: map[Gen]term{}, gave: map[Gen]uint64{}}
+}
+
+// Beat gives up what has lapsed and asks for a renewal. loads is sent along.
+func (n *Node) Beat(now Tick, loads []Load, out []NodeOutput) []NodeOutput {
+	for _, g := range slices.Sorted(maps.Keys(n.held)) {
+		if h, ok := n.held[g]; ok && now >= h.Until { // N6
+			out = n.giveUp(Lease{h.Range, g}, out)
+		}
+	}
+	n.seq++
+	n.sent[n.seq] = now
+	delete(n.sent, n.seq-maxSent)
+	for g, at := range n.gave {
+		if at == 0 {
+			n.gave[g] = n.seq
+		}
+	}
+	return append(out, SendRenew{Renew{
+		Node: n.opt.Node, Addr: n.opt.Addr, Host: n.opt.Host, Seq: n.seq,
+		Gave: slices.Sorted(maps.Keys(n.gave)), Leaving: n.leaving, Table: n.table.Version, Loads: loads,
+	}})
+}
+
+// Granted takes an answer to a renewal.
+func (n *Node) Granted(now Tick, in Grant, out []NodeOutput) []NodeOutput {
+	sent, ok := n.sent[in.Seq]
+	if in.Node != n.opt.Node || !ok { // N5
+		return out
+	}
+	for g, at := range n.gave { // the assigner has heard of these
+		if at != 0 && at <= in.Seq {
+			delete(n.gave, g)
+		}
+	}
+	until := sent + shorten(in.Length, n.opt.Drift) // N1, N2
+	for _, l := range in.Leases {
+		h, held := n.held[l.Gen]
+		switch {
+		case l.Gen <= n.floorOf(l.Range): // N3: say so, or the assigner would offer it for ever
+			if _, told := n.gave[l.Gen]; !told {
+				n.gave[l.Gen] = 0
+			}
+		case now >= until: // the answer took longer than the lease lasts
+		case held && until > h.Until:
+			n.held[l.Gen] = term{l.Range, until}
+			out = append(out, Extend{l.Gen, until})
+		case !held:
+			n.held[l.Gen] = term{l.Range, until}
+			out = append(out, Acquire{l, until})
+		}
+	}
+	if in.Table != nil && in.Table.Version > n.table.Version {
+		n.table = *in.Table
+		out = append(out, Routes{n.table})
+	}
+	return out
+}
+
+// Recalled gives leases up and acknowledges it, also when the node knows
+// nothing of them: from here on it never will.
+func (n *Node) Recalled(_ Tick, in Recall, out []NodeOutput) []NodeOutput {
+	if in.Node != n.opt.Node { // N5
+		return out
+	}
+	g := Gave{Node: n.opt.Node}
+	for _, l := range in.Leases {
+		out = n.giveUp(l, out) // N4
+		g.Gens = append(g.Gens, l.Gen)
+	}
+	return append(out, SendGave{g})
+}
+
+// Leave makes every later renewal ask to be relieved.
+func (n *Node) Leave() { n.leaving = true }
+
+// Holds reports whether the node holds any lease, lapsed or not.
+func (n *Node) Holds() bool { return len(n.held) > 0 }
+
+// giveUp revokes every handle that covers a key of l and is not newer.
+func (n *Node) giveUp(l Lease, out []NodeOutput) []NodeOutput {
+	for _, g := range slices.Sorted(maps.Keys(n.held)) {
+		if g <= l.Gen && n.held[g].Range.Overlaps(l.Range) {
+			out = append(out, Revoke{g})
+			delete(n.held, g)
+			n.gave[g] = 0
+		}
+	}
+	n.raise(l)
+	return out
+}
+
+// floorOf is the highest generation given up for any key of r.
+func (n *Node) floorOf(r Range) (g Gen) {
+	for _, f := range n.floor {
+		if f.Range.Overlaps(r) {
+			g = max(g, f.Gen)
+		}
+	}
+	return g
+}
+
+// raise lifts the floor under l.Range to l.Gen at least.
+func (n *Node) raise(l Lease) {
+	var next []floor
+	rest := []Range{l.Range} // the parts of l.Range that no floor covers yet
+	for _, f := range n.floor {
+		in, ok := f.Range.Intersect(l.Range)
+		if !ok {
+			next = append(next, f)
+			continue
+		}
+		for _, part := range minus(f.Range, in) {
+			next = append(next, floor{part, f.Gen})
+		}
+		next = append(next, floor{in, max(f.Gen, l.Gen)})
+		var left []Range
+		for _, r := range rest {
+			left = append(left, minus(r, in)...)
+		}
+		rest = left
+	}
+	for _, r := range rest {
+		next = append(next, floor{r, l.Gen})
+	}
+	slices.SortFunc(next, func(a, b floor) int { return cmp.Compare(a.Range.Low, b.Range.Low) })
+	n.floor = n.join(next)
+}
+
+// join melts neighbours of one generation, and beyond maxFloors any two
+// neighbours of which nothing is held: a floor that is too high costs a new
+// generation, never a lie.
+func (n *Node) join(in []floor) []floor {
+	force := len(in) > maxFloors
+	out := in[:0]
+	for i, f := range in {
+		last := len(out) - 1
+		if last >= 0 && out[last].Range.High == f.Range.Low &&
+			(out[last].Gen == f.Gen || force && i%2 == 1 && !n.holdsIn(out[last].Range) && !n.holdsIn(f.Range)) {
+			out[last].Range.High = f.Range.High
+			out[last].Gen = max(out[last].Gen, f.Gen)
+			continue
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// holdsIn reports whether a lease is held for some key of r.
+func (n *Node) holdsIn(r Range) bool {
+	for _, h := range n.held {
+		if h.Range.Overlaps(r) {
+			return true
+		}
+	}
+	return false
+}
+
+// minus is r without its part s.
+func minus(r, s Range) (out []Range) {
+	if r.Low < s.Low {
+		out = append(out, Range{r.Low, s.Low})
+	}
+	if s.High != "" && (r.High == "" || s.High < r.High) {
+		out = append(out, Range{s.High, r.High})
+	}
+	return out
+}
+
+// shorten is how long a lease of length d may be used by a clock that may run
+// slow by drift millionths; lengthen is how long to wait by a clock that may
+// run fast, until such a lease is surely over.
+func shorten(d Tick, drift int64) Tick  { return d - Tick((int64(d)/1e6+1)*drift) }
+func lengthen(d Tick, drift int64) Tick { return d + Tick((int64(d)/1e6+1)*drift) }

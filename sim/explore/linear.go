@@ -1,0 +1,373 @@
+package explore
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/freshet-cache/freshet/linear/clink"
+	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/sim"
+)
+
+// Linear is a scope for clink: its nodes and one key, the calls clients make in
+// this order, and how often each misfortune may strike.
+type Linear struct {
+	Nodes    int
+	Calls    []Call
+	Moves    int // the owner is recalled, and another node owns the key
+	Lapses   int // the owner's lease ends unnoticed, and another node owns the key
+	Losses   int // an answer of the store is lost; the request may still arrive
+	Forgets  int // the store loses its guards
+	Abandons int // a caller's deadline ends
+}
+
+// Call is one client's call. Node -1 may be any.
+type Call struct {
+	Node int
+	Kind sim.Kind
+}
+
+const theKey = "k"
+
+// forever is a lease that is not to lapse by itself in a scope.
+const forever lease.Tick = 1 << 40
+
+// linear is the world of a scope.
+type linear struct {
+	scope  Linear
+	left   Linear // what may still happen
+	now    lease.Tick
+	store  *sim.Store
+	judge  *sim.Judge
+	nodes  []*linearNode
+	msgs   []*message
+	owner  int
+	gen    lease.Gen
+	begun  int
+	belief map[string]string
+	err    error
+}
+
+type linearNode struct {
+	pod     *clink.Pod
+	entries map[string]clink.Keep
+	until   map[lease.Gen]lease.Tick // what the runtime's handles say
+	untold  []lease.Gen              // lapsed, and the node has not noticed
+	calls   map[clink.Op]sim.Kind
+}
+
+// message is a request to the store, from when it is sent to when its answer is
+// delivered.
+type message struct {
+	node     int
+	out      clink.Output
+	admitted int         // a Store whose guards were checked
+	answer   clink.Input // set when the store is done with it
+	orphan   bool        // nobody waits for the answer
+}
+
+// Begin returns the first state: node 0 owns the key and has guarded it.
+func (s Linear) Begin() World {
+	w := &linear{scope: s, left: s, store: sim.NewStore(), judge: sim.NewJudge(), belief: map[string]string{}}
+	for i := range s.Nodes {
+		n := &linearNode{entries: map[string]clink.Keep{}, until: map[lease.Gen]lease.Tick{}, calls: map[clink.Op]sim.Kind{}}
+		n.pod = clink.NewPod(clink.Options{Life: uint64(i + 1), Entry: func(k string) (clink.Keep, bool) { e, ok := n.entries[k]; return e, ok }})
+		w.nodes = append(w.nodes, n)
+	}
+	w.give(0)
+	for len(w.msgs) > 0 { // the first guard stands before anything happens
+		w.progress(w.msgs[0])
+	}
+	return w
+}
+
+// choice is one thing that may happen.
+type choice struct {
+	name string
+	do   func()
+}
+
+// Choices implements World.
+func (w *linear) Choices() (out []string) {
+	for _, c := range w.choices() {
+		out = append(out, c.name)
+	}
+	return out
+}
+
+// Choose implements World.
+func (w *linear) Choose(i int) error {
+	w.choices()[i].do()
+	if w.err == nil {
+		w.err = w.latest()
+	}
+	return w.err
+}
+
+func (w *linear) choices() (out []choice) {
+	add := func(name string, do func()) { out = append(out, choice{name, do}) }
+	for _, m := range w.msgs {
+		if m.answer == nil || !m.orphan {
+			add(m.describe(), func() { w.progress(m) })
+		}
+		if w.left.Losses > 0 && !m.orphan {
+			add(fmt.Sprintf("node %d hears no answer to %s", m.node, show(m.out)), func() { w.lose(m) })
+		}
+	}
+	if w.begun < len(w.scope.Calls) {
+		c := w.scope.Calls[w.begun]
+		for i := range w.nodes {
+			if c.Node < 0 || c.Node == i {
+				add(fmt.Sprintf("call %d: %v at node %d", w.begun, c.Kind, i), func() { w.call(i, c.Kind) })
+			}
+		}
+	}
+	for i := range w.nodes {
+		if i != w.owner && w.left.Moves > 0 {
+			add(fmt.Sprintf("the key moves from node %d to %d", w.owner, i), func() { w.move(i) })
+		}
+		if i != w.owner && w.left.Lapses > 0 {
+			add(fmt.Sprintf("node %d lapses unnoticed, the key goes to %d", w.owner, i), func() { w.lapse(i) })
+		}
+		if n := w.nodes[i]; len(n.untold) > 0 {
+			add(fmt.Sprintf("node %d notices that its lease lapsed", i), func() { w.tell(i) })
+		}
+		for _, op := range slices.Sorted(maps.Keys(w.nodes[i].calls)) {
+			if w.left.Abandons > 0 && w.nodes[i].calls[op] != sim.Get {
+				add(fmt.Sprintf("the caller of %d at node %d gives up", op, i), func() { w.left.Abandons--; w.step(i, clink.Abandoned{Op: op}) })
+			}
+		}
+	}
+	if w.left.Forgets > 0 {
+		add("the store loses its guards", func() { w.left.Forgets--; w.store.Forget(theKey) })
+	}
+	return out
+}
+
+// step gives a node an input and carries out what it asks.
+func (w *linear) step(i int, in clink.Input) {
+	n := w.nodes[i]
+	outs := n.pod.Step(w.now, in, nil)
+	n.pod.Check()
+	for _, out := range outs {
+		switch out := out.(type) {
+		case clink.ReadSplits:
+			w.step(i, clink.Splits{Call: out.Call, Points: w.store.Points()})
+		case clink.SetGuard, clink.Load, clink.Store:
+			w.msgs = append(w.msgs, &message{node: i, out: out})
+		case clink.Keep:
+			n.entries[out.Key] = out
+		case clink.Drop:
+			delete(n.entries, out.Key)
+		case clink.Retag:
+		case clink.Evaluate:
+			w.decide(i, out)
+		case clink.Reply:
+			delete(n.calls, out.Op)
+			w.fail(w.judge.Answered(int(out.Op), out.Outcome, out.Row))
+		}
+	}
+}
+
+func (w *linear) fail(err error) {
+	if w.err == nil {
+		w.err = err
+	}
+}
+
+// decide answers Evaluate as the call's kind says.
+func (w *linear) decide(i int, e clink.Evaluate) {
+	row, in := e.Rows[0], clink.Evaluated{Op: e.Op}
+	value := fmt.Sprintf("v%d", e.Op)
+	if w.nodes[i].calls[e.Op] == sim.Append || !row.Exists {
+		in.Muts = []clink.Mut{{Key: theKey, Value: []byte(value)}}
+		w.belief[value] = "\x00absent"
+		if row.Exists {
+			w.belief[value] = string(row.Value)
+		}
+	}
+	w.step(i, in)
+}
+
+// call lets a client begin its next call.
+func (w *linear) call(i int, kind sim.Kind) {
+	id, n := w.begun, w.nodes[i]
+	w.begun++
+	value := fmt.Sprintf("v%d", id)
+	op := clink.Op(id)
+	w.judge.Began(id, i, kind, value, theKey)
+	n.calls[op] = kind
+	switch kind {
+	case sim.Get:
+		w.step(i, clink.Read{Op: op, Key: theKey})
+	case sim.Put:
+		w.step(i, clink.Write{Op: op, Mut: clink.Mut{Key: theKey, Value: []byte(value)}})
+	case sim.Del:
+		w.step(i, clink.Write{Op: op, Mut: clink.Mut{Key: theKey, Delete: true}})
+	default:
+		w.step(i, clink.Update{Op: op, Keys: []string{theKey}})
+	}
+}
+
+// progress takes a message one step further: to the store, through it, or back.
+func (w *linear) progress(m *message) {
+	switch {
+	case m.answer != nil:
+		w.forget(m)
+		w.step(m.node, m.answer)
+		return
+	case m.admitted != 0:
+		w.apply(m)
+		return
+	}
+	switch out := m.out.(type) {
+	case clink.SetGuard:
+		m.answer = clink.Guarded{Call: out.Call, Status: w.store.SetGuard(out.Range, out.Token)}
+	case clink.Load:
+		m.answer = clink.Loaded{Call: out.Call, Row: w.store.Load(0, out.Key)}
+	case clink.Store:
+		admitted, status := w.store.Admit(out.Muts)
+		if m.admitted = admitted; status != clink.OK {
+			m.answer = clink.Stored{Call: out.Call, Status: status}
+			break
+		}
+		w.apply(m) // a SetGuard waits for it anyhow, so nothing can come in between
+	}
+	if m.orphan {
+		w.forget(m)
+	}
+}
+
+func (w *linear) apply(m *message) {
+	out := m.out.(clink.Store)
+	for _, mut := range out.Muts {
+		if b, ok := w.belief[string(mut.Value)]; ok && !mut.Delete {
+			w.fail(w.judge.Atomic(mut.Key, string(mut.Value), b))
+		}
+	}
+	status, stamps := w.store.Apply(0, m.admitted, out.ID, out.Muts)
+	for _, mut := range out.Muts {
+		w.fail(w.judge.Changed(mut.Key, string(mut.Value), !mut.Delete))
+	}
+	m.answer = clink.Stored{Call: out.Call, Status: status, Stamps: stamps}
+}
+
+func (w *linear) forget(m *message) {
+	for i := range w.msgs {
+		if w.msgs[i] == m {
+			w.msgs = append(w.msgs[:i:i], w.msgs[i+1:]...)
+			return
+		}
+	}
+}
+
+// lose tells a node that there was no answer. What has not reached the store may
+// still do so, or never.
+func (w *linear) lose(m *message) {
+	w.left.Losses--
+	if m.orphan = true; m.answer != nil {
+		w.forget(m)
+	}
+	switch out := m.out.(type) {
+	case clink.SetGuard:
+		w.step(m.node, clink.Guarded{Call: out.Call, Status: clink.Lost})
+	case clink.Load:
+		w.forget(m)
+		w.step(m.node, clink.Loaded{Call: out.Call, Status: clink.Lost})
+	case clink.Store:
+		w.step(m.node, clink.Stored{Call: out.Call, Status: clink.Lost})
+	}
+}
+
+// give begins an ownership period of node i.
+func (w *linear) give(i int) {
+	w.owner = i
+	w.gen++
+	until := w.now + forever
+	w.nodes[i].until[w.gen] = until
+	w.step(i, clink.Acquired{Lease: lease.Lease{Gen: w.gen}, Until: until})
+}
+
+// end revokes what node i holds; the runtime's handle first, as the shard does.
+func (w *linear) end(i int, gen lease.Gen) {
+	delete(w.nodes[i].until, gen)
+	w.step(i, clink.Revoked{Gen: gen})
+}
+
+func (w *linear) move(to int) {
+	w.left.Moves--
+	w.end(w.owner, w.gen)
+	w.give(to)
+}
+
+// lapse lets so much time pass that the owner's lease is over.
+func (w *linear) lapse(to int) {
+	w.left.Lapses--
+	old := w.nodes[w.owner]
+	old.untold = append(old.untold, w.gen)
+	w.now += 2 * forever
+	w.give(to)
+}
+
+func (w *linear) tell(i int) {
+	n := w.nodes[i]
+	gen := n.untold[0]
+	n.untold = n.untold[1:]
+	w.end(i, gen)
+}
+
+// latest is the Latest State Invariant: every entry that would be served now
+// equals the store.
+func (w *linear) latest() error {
+	for i, n := range w.nodes {
+		for key, e := range n.entries {
+			if clink.Serves(w.now, n.until[e.Gen], e.Until) {
+				if err := w.judge.Hit(i, key, string(e.Row.Value), e.Row.Exists); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// Dump implements World.
+func (w *linear) Dump() string {
+	var b strings.Builder
+	fmt.Fprintln(&b, w.now, w.owner, w.gen, w.begun, w.left.Moves, w.left.Lapses, w.left.Losses, w.left.Forgets, w.left.Abandons, w.belief)
+	b.WriteString(w.store.Dump())
+	b.WriteString(w.judge.Dump())
+	for _, n := range w.nodes {
+		b.WriteString(n.pod.Dump())
+		e, ok := n.entries[theKey]
+		fmt.Fprintln(&b, n.until, n.untold, n.calls, ok, e.Gen, e.Row.Exists, string(e.Row.Value))
+	}
+	for _, m := range w.msgs {
+		fmt.Fprintf(&b, "%d %T %v %d %v %v\n", m.node, m.out, m.out, m.admitted, m.answer, m.orphan)
+	}
+	return b.String()
+}
+
+func (m *message) describe() string {
+	switch {
+	case m.answer != nil:
+		return fmt.Sprintf("node %d hears the answer to %s", m.node, show(m.out))
+	case m.orphan:
+		return fmt.Sprintf("late, node %d's %s arrives", m.node, show(m.out))
+	}
+	return fmt.Sprintf("node %d's %s arrives", m.node, show(m.out))
+}
+
+func show(out clink.Output) string {
+	switch out := out.(type) {
+	case clink.SetGuard:
+		return fmt.Sprintf("guard %v", out.Token)
+	case clink.Load:
+		return fmt.Sprintf("load %d", out.Call)
+	case clink.Store:
+		return fmt.Sprintf("store %q under %v", out.Muts[0].Value, out.Muts[0].Guard)
+	}
+	return fmt.Sprintf("%T", out)
+}

@@ -1,0 +1,87 @@
+// Package store holds the words that every store and every promise share: a
+// row, a mutation, a guard token, and the few errors that tell a definite "no"
+// from silence. It contains no behaviour and no interface: each promise
+// declares the methods it needs, and the packages below store implement them.
+//
+// A store used by freshet is the source of truth and is linearizable per key.
+// It keeps, beside its rows, write guards (WriteGuards, section 5): a soft map
+// from key ranges to tokens, checked by every commit. The rule everything
+// rests on is the fence:
+//
+//	Once SetGuard(range, token) has returned nil, no mutation of a key of that
+//	range that carries another token ever commits, mutations in flight included.
+package store
+
+import (
+	"errors"
+	"time"
+)
+
+// Token is an opaque 128-bit guard. The zero Token is "no guard": it is what a
+// key carries before the first SetGuard and after the guards, which are soft
+// state, were lost. A mutation without a token commits only where no guard stands.
+type Token [16]byte
+
+// ID names one write for ever. The store keeps with each row the ID of the
+// write that produced it, so that a writer who heard no answer can find out
+// what became of its write. The zero ID is "unknown".
+type ID [16]byte
+
+// Version orders the committed writes of a key: it grows strictly in commit
+// order, also across delete and re-create, and is not repeated when the whole
+// store is created anew. Absence has a version too: that of the delete, or of
+// the expiry, or zero for a key of which the store remembers nothing.
+type Version uint64
+
+// Row is what a store knows of one key at one instant.
+type Row struct {
+	Exists  bool          // false: the key is absent, and Value is nil
+	Value   []byte        // never modified after it was returned
+	Version Version       // of the row, or of its absence
+	Writer  ID            // the write that left the row so; zero if forgotten
+	TTL     time.Duration // remaining life by the store's clock; 0 if it does not expire
+	Guard   Token         // the guard that stands over the key
+}
+
+// KeepTTL as a Mutation's TTL keeps the deadline the row already has.
+const KeepTTL time.Duration = -1
+
+// Mutation changes one key.
+type Mutation struct {
+	Key    string
+	Guard  Token         // must equal the guard that stands over Key at commit
+	Delete bool          // remove the row; Value and TTL are ignored
+	Value  []byte        // the store keeps no reference to it after Commit returned
+	TTL    time.Duration // 0: never expires; KeepTTL; else the life from commit on
+	Check  bool          // commit only if the key's version equals Expect
+	Expect Version       // see Check; zero means a key of which nothing is known
+}
+
+// Stamp is what a committed mutation left behind.
+type Stamp struct {
+	Version Version
+	TTL     time.Duration // as in Row
+}
+
+// Definite refusals: nothing was changed and nothing will be. Stores wrap
+// them. Any other error of Commit or SetGuard means that the outcome is
+// unknown, and that the call may still take effect later.
+var (
+	ErrGuardMismatch = errors.New("store: guard mismatch: another guard stands over the key; install a new guard and try again")
+	ErrConflict      = errors.New("store: version conflict: the key has changed; read it again and decide anew")
+	ErrLayoutChanged = errors.New("store: layout changed: the range is not inside one tablet; read the split points again")
+	ErrFull          = errors.New("store: full: the write was refused; free space or raise the limit, reads go on")
+	ErrTooLarge      = errors.New("store: too large: the key or value exceeds the store's limit")
+	ErrClosed        = errors.New("store: closed")
+)
+
+// Definite reports whether err says for certain that nothing was changed and
+// nothing will be.
+func Definite(err error) bool {
+	for _, e := range []error{ErrGuardMismatch, ErrConflict, ErrLayoutChanged, ErrFull, ErrTooLarge, ErrClosed} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
