@@ -66,6 +66,7 @@ type member struct {
 	addr, host string
 	seen       Tick
 	leaving    bool
+	seq, table uint64 // of the last renewal
 }
 
 // AssignerOutput is one of Save, SendGrant, SendRecall.
@@ -148,7 +149,16 @@ func (a *Assigner) Saved(now Tick, term, rev uint64, ok bool, out []AssignerOutp
 		return out
 	}
 	a.saved = rev
-	return a.save(out)
+	out = a.save(out)
+	if !a.Leads(now) { // A4
+		return out
+	}
+	for _, node := range slices.Sorted(maps.Keys(a.nodes)) {
+		if a.alive(now, node) {
+			out = a.grant(now, node, out)
+		}
+	}
+	return out
 }
 
 // Renewed takes a node's renewal and answers it with a Grant.
@@ -156,15 +166,22 @@ func (a *Assigner) Renewed(now Tick, in Renew, out []AssignerOutput) []AssignerO
 	if !a.Leads(now) {
 		return out
 	}
-	a.nodes[in.Node] = member{addr: in.Addr, host: in.Host, seen: now, leaving: in.Leaving}
+	a.nodes[in.Node] = member{addr: in.Addr, host: in.Host, seen: now, leaving: in.Leaving, seq: in.Seq, table: in.Table}
 	a.report(in.Node, in.Loads)
 	out = a.GaveUp(now, Gave{in.Node, in.Gave}, out)
 	out = a.assign(now, out)
-	g := Grant{Node: in.Node, Term: a.term, Seq: in.Seq, Length: a.opt.Length}
+	return a.grant(now, in.Node, out)
+}
+
+// grant answers a node's last renewal, perhaps again: what it lists counts from
+// when that renewal was sent, so it may be said as often as there is news.
+func (a *Assigner) grant(now Tick, node string, out []AssignerOutput) []AssignerOutput {
+	m := a.nodes[node]
+	g := Grant{Node: node, Term: a.term, Seq: m.seq, Length: a.opt.Length}
 	for i := range a.slices {
 		s := &a.slices[i]
 		switch {
-		case s.Node != in.Node:
+		case s.Node != node:
 		case s.recalled: // A2
 		case s.rev > a.saved: // A3
 		default:
@@ -172,7 +189,7 @@ func (a *Assigner) Renewed(now Tick, in Renew, out []AssignerOutput) []AssignerO
 			g.Leases = append(g.Leases, s.Lease)
 		}
 	}
-	if in.Table < a.table {
+	if m.table < a.table {
 		g.Table = a.routes()
 	}
 	return append(out, SendGrant{g})

@@ -1,0 +1,162 @@
+// Package embedded coordinates the nodes of one process: it leads as soon as it
+// is open and for as long as it stays open, and what was saved survives a crash.
+//
+// A lock on its file proves that the process which held it before has ended, and
+// with it every node that lived there: a restart need not wait for their leases.
+package embedded
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/freshet-cache/freshet/shard"
+)
+
+// Coordinator implements shard.Coordinator. It is safe for concurrent use.
+type Coordinator struct {
+	dir  string // empty: in memory
+	lock *os.File
+
+	mu    sync.Mutex
+	term  uint64
+	led   bool
+	state []byte
+}
+
+// ErrLocked means that another process is using the directory.
+var ErrLocked = errors.New("embedded: another freshet is running on this directory; stop it, or use another --data")
+
+const (
+	file  = "coordinator"
+	magic = "freshet coordinator 1\n"
+)
+
+// Open opens or creates the coordinator in dir. With an empty dir nothing is
+// kept.
+func Open(dir string) (*Coordinator, error) {
+	c := &Coordinator{dir: dir}
+	if dir == "" {
+		c.term = 1
+		return c, nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("embedded: %w", err)
+	}
+	var err error
+	if c.lock, err = os.OpenFile(filepath.Join(dir, file+".lock"), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+		return nil, fmt.Errorf("embedded: %w", err)
+	}
+	if err := unix.Flock(int(c.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		c.lock.Close()
+		return nil, fmt.Errorf("%w (%s)", ErrLocked, dir)
+	}
+	if err := c.read(); err != nil {
+		c.lock.Close()
+		return nil, err
+	}
+	c.term++ // whoever led before is over
+	if err := c.write(); err != nil {
+		c.lock.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// The file: magic, checksum of the rest, term, state.
+func (c *Coordinator) read() error {
+	name := filepath.Join(c.dir, file)
+	b, err := os.ReadFile(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("embedded: %w", err)
+	}
+	if c.decode(b) != nil {
+		return fmt.Errorf("embedded: %s is damaged or of another version; it holds assignments only, so it may be removed while no freshet runs on %s", name, c.dir)
+	}
+	return nil
+}
+
+var errDamaged = errors.New("embedded: damaged")
+
+func (c *Coordinator) decode(b []byte) error {
+	if len(b) < len(magic)+12 || string(b[:len(magic)]) != magic {
+		return errDamaged
+	}
+	b = b[len(magic):]
+	if binary.BigEndian.Uint32(b) != crc32.ChecksumIEEE(b[4:]) {
+		return errDamaged
+	}
+	c.term, c.state = binary.BigEndian.Uint64(b[4:]), nil
+	if len(b) > 12 {
+		c.state = b[12:]
+	}
+	return nil
+}
+
+// write replaces the file: either the old or the new one is there after a crash.
+func (c *Coordinator) write() error {
+	b := binary.BigEndian.AppendUint64(nil, c.term)
+	b = append(b, c.state...)
+	out := binary.BigEndian.AppendUint32([]byte(magic), crc32.ChecksumIEEE(b))
+	name := filepath.Join(c.dir, file)
+	f, err := os.OpenFile(name+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("embedded: %w", err)
+	}
+	_, err = f.Write(append(out, b...))
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("embedded: %w", err)
+	}
+	if err := os.Rename(name+".new", name); err != nil {
+		return fmt.Errorf("embedded: %w", err)
+	}
+	d, err := os.Open(c.dir)
+	if err != nil {
+		return fmt.Errorf("embedded: %w", err)
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// Lead implements shard.Coordinator.
+func (c *Coordinator) Lead(context.Context) (shard.Leadership, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	alone := !c.led // of those who lead later in this process, nodes may be alive
+	c.led = true
+	return shard.Leadership{Term: c.term, State: c.state, Alone: alone}, nil
+}
+
+// Save implements shard.Coordinator.
+func (c *Coordinator) Save(_ context.Context, term uint64, state []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if term != c.term {
+		return shard.ErrDeposed
+	}
+	c.state = state
+	if c.dir == "" {
+		return nil
+	}
+	return c.write()
+}
+
+// Close lets another process open the directory.
+func (c *Coordinator) Close() error {
+	if c.lock == nil {
+		return nil
+	}
+	return c.lock.Close()
+}

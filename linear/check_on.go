@@ -1,0 +1,5 @@
+//go:build freshetcheck
+
+package linear
+
+const checkAlways = true

@@ -1,0 +1,289 @@
+// Package linear is a cache that cannot be told apart from its store: every read
+// returns the latest committed write, and most of them never leave memory.
+//
+// What may be relied on: for each key, reads, writes and updates through all
+// nodes are linearizable, under delays, lost messages, crashes, pauses and
+// resharding, as long as every writer goes through freshet, the store keeps what
+// it acknowledged, and clocks drift no more than the bound. What it costs: a hit
+// takes one lookup and one clock reading; a write to a key whose owner died waits
+// for its lease to end.
+//
+// The protocol is package linear/clink, a machine without I/O; this package runs
+// it: it keeps the entries, asks the store, and gives callers deadlines.
+package linear
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+
+	"github.com/freshet-cache/freshet/linear/clink"
+	"github.com/freshet-cache/freshet/shard"
+	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/store"
+)
+
+// Store is what linear needs of a store. See package store for the promises.
+type Store interface {
+	Load(ctx context.Context, key string) (store.Row, error)
+	Commit(ctx context.Context, id store.ID, muts []store.Mutation) ([]store.Stamp, error)
+	SetGuard(ctx context.Context, low, high string, token store.Token) error
+	Splits(ctx context.Context, low, high string) ([]string, error)
+}
+
+// Errors of writes. A read fails only if the store does.
+var (
+	// ErrNotOwner means that nothing was written: this node does not own the key.
+	// Ask the owner, or try again when ownership has settled.
+	ErrNotOwner = errors.New("linear: not the owner: nothing was written; send the write to the key's owner")
+	// ErrOutcomeUnknown means that the write may have been applied, or may still
+	// be, at most once. Read the key to find out; later writes are ordered after it.
+	ErrOutcomeUnknown = errors.New("linear: outcome unknown: the write may or may not take effect; read the key to find out")
+	// ErrBusy means that nothing was written: too many writes wait for the key.
+	ErrBusy = errors.New("linear: busy: nothing was written; too many writes wait for this key, try again later")
+	// ErrClosed means that nothing was done: the cache is closed.
+	ErrClosed = errors.New("linear: closed")
+
+	errAside = errors.New("linear: nothing was written: an invariant failed and this node only reads; restart it, and report what it logged")
+)
+
+// Options configure a Cache. Only Store and Codec are required.
+type Options[V any] struct {
+	Store Store
+	Codec Codec[V]
+	// MaxBytes bounds the memory of entries: keys, encoded values and the
+	// overhead of each. Default 256 MiB; negative keeps nothing.
+	MaxBytes int64
+	// Timeout bounds each request to the store; after it the outcome is unknown.
+	// Default 5 s.
+	Timeout time.Duration
+	// Queue bounds the writes that wait for one key. Default 4096.
+	Queue int
+	// Drift bounds how much this machine's clock may run fast or slow, in
+	// millionths. Default 200.
+	Drift int64
+	Clock shard.Clock
+	// Join gives the cache the slices it may own: it is called once, with the
+	// cache as the watcher of a shard.Node. Default: the cache owns every key,
+	// which is right only if no other process has opened the store.
+	Join func(w shard.Watcher)
+	// Recorder is told what happens. Default: nothing is recorded.
+	Recorder Recorder
+	// Logger hears of what an operator should know. Default: discard.
+	Logger *slog.Logger
+}
+
+func (o *Options[V]) check() error {
+	switch {
+	case o.Store == nil:
+		return errors.New("linear: Options.Store is nil; give it a store, for example memory.New")
+	case o.Codec == nil:
+		return errors.New("linear: Options.Codec is nil; use linear.Bytes, linear.String or linear.JSON")
+	case o.Timeout < 0:
+		return fmt.Errorf("linear: Options.Timeout is %v; it must not be negative", o.Timeout)
+	}
+	if o.MaxBytes == 0 {
+		o.MaxBytes = 256 << 20
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 5 * time.Second
+	}
+	if o.Recorder == nil {
+		o.Recorder = nobody{}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}
+
+// Cache is a linearizable cache of values of type V under string keys, which are
+// ordered by their bytes. All methods are safe for concurrent use. Values handed
+// out are shared: do not change what they refer to.
+type Cache[V any] struct {
+	opt     Options[V]
+	entries *otter.Cache[string, entry[V]]
+	sampler sampler
+
+	mu      sync.Mutex // guards the fields below, and every step of the machine
+	pod     *clink.Pod
+	handles map[lease.Gen]*shard.Handle
+	waiting map[clink.Op]*waiter[V]
+	ops     uint64
+	closed  bool
+	broken  bool // an invariant failed: read through, and keep nothing
+
+	work sync.WaitGroup // requests to the store under way
+	ctx  context.Context
+	stop context.CancelFunc
+}
+
+// entry is what is kept for a key: the latest state, as long as the handle holds
+// and, if until is not 0, before until.
+type entry[V any] struct {
+	value   V
+	version uint64 // with the bit gone set if the key is absent
+	handle  *shard.Handle
+	until   lease.Tick
+}
+
+const gone = 1 << 63 // versions fit 63 bits
+
+// overhead is what an entry costs beyond key and value; see BenchmarkOverhead.
+const overhead = 112
+
+// New returns a cache.
+func New[V any](opt Options[V]) (*Cache[V], error) {
+	if err := opt.check(); err != nil {
+		return nil, err
+	}
+	c := &Cache[V]{opt: opt, handles: map[lease.Gen]*shard.Handle{}, waiting: map[clink.Op]*waiter[V]{}}
+	weigh := func(key string, e entry[V]) uint32 { return uint32(len(key)+opt.Codec.Size(e.value)) + overhead }
+	var err error
+	c.entries, err = otter.New(&otter.Options[string, entry[V]]{MaximumWeight: uint64(max(opt.MaxBytes, 1)), Weigher: weigh})
+	if err != nil {
+		return nil, fmt.Errorf("linear: the map of entries: %w", err)
+	}
+	c.ctx, c.stop = context.WithCancel(context.Background())
+	c.pod = clink.NewPod(clink.Options{Life: rand.Uint64(), Drift: opt.Drift, Queue: opt.Queue, Tags: true, Entry: c.entry})
+	if opt.Join != nil {
+		opt.Join(c)
+	} else {
+		c.Acquired(shard.NewHandle(lease.Lease{Gen: 1}, opt.Clock, 1<<63-1))
+	}
+	return c, nil
+}
+
+// Entry is a key's state as a read found it.
+type Entry[V any] struct {
+	Value   V
+	Exists  bool
+	Version uint64        // of the row, or of its absence
+	TTL     time.Duration // remaining life; 0 if it does not expire
+	Hit     bool          // it was served from memory
+}
+
+// Get returns the value of key, and whether there is one.
+func (c *Cache[V]) Get(ctx context.Context, key string) (V, bool, error) {
+	if e, ok := c.hit(key); ok {
+		return e.value, e.version&gone == 0, nil
+	}
+	e, err := c.miss(ctx, key)
+	return e.Value, e.Exists, err
+}
+
+// GetEntry is Get with all that is known.
+func (c *Cache[V]) GetEntry(ctx context.Context, key string) (Entry[V], error) {
+	if e, ok := c.Peek(key); ok {
+		return e, nil
+	}
+	return c.miss(ctx, key)
+}
+
+// Peek returns the entry of key if it can be served from memory now.
+func (c *Cache[V]) Peek(key string) (Entry[V], bool) {
+	e, ok := c.hit(key)
+	if !ok {
+		return Entry[V]{}, false
+	}
+	return c.public(e), true
+}
+
+func (c *Cache[V]) public(e entry[V]) Entry[V] {
+	out := Entry[V]{Value: e.value, Exists: e.version&gone == 0, Version: e.version &^ gone, Hit: true}
+	if e.until != 0 {
+		out.TTL = max(1, time.Duration(e.until-c.opt.Clock.Now()))
+	}
+	return out
+}
+
+// hit is the path of nearly every read: it takes no lock, allocates nothing and
+// reads the clock once. The read takes effect when the entry is looked up: the
+// handle was valid after that, hence then, and the entry equalled the store.
+func (c *Cache[V]) hit(key string) (entry[V], bool) {
+	e, ok := c.entries.GetIfPresent(key)
+	if !ok {
+		return e, false
+	}
+	now := c.opt.Clock.Now()
+	if now&(sampleEvery-1) == 0 {
+		c.sampler.note(key)
+	}
+	return e, clink.Serves(now, e.handle.Until(), e.until)
+}
+
+// Put sets key to value. See PutTTL.
+func (c *Cache[V]) Put(ctx context.Context, key string, value V) error {
+	_, err := c.PutTTL(ctx, key, value, 0)
+	return err
+}
+
+// PutTTL sets key to value for the time ttl, or for ever if 0, and returns the
+// version that was committed. A nil error means that it took effect once; see
+// the errors of this package for the others.
+func (c *Cache[V]) PutTTL(ctx context.Context, key string, value V, ttl time.Duration) (uint64, error) {
+	b, err := c.opt.Codec.Append(nil, value)
+	if err != nil {
+		return 0, fmt.Errorf("linear: value of %q cannot be encoded, nothing was written: %w", key, err)
+	}
+	return c.write(ctx, clink.Mut{Key: key, Value: b, TTL: lease.Tick(ttl)})
+}
+
+// Delete removes key, whether or not it exists, and returns the version of its
+// absence.
+func (c *Cache[V]) Delete(ctx context.Context, key string) (uint64, error) {
+	return c.write(ctx, clink.Mut{Key: key, Delete: true})
+}
+
+func (c *Cache[V]) write(ctx context.Context, m clink.Mut) (uint64, error) {
+	c.sampler.write(m.Key)
+	r, err := c.do(ctx, func(op clink.Op, _ *waiter[V]) clink.Input { return clink.Write{Op: op, Mut: m} })
+	if err != nil {
+		return 0, err
+	}
+	return r.stamps[0].Version, nil
+}
+
+// Owns reports whether this node would take a write to key now.
+func (c *Cache[V]) Owns(key string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pod.Owns(c.opt.Clock.Now(), key)
+}
+
+// Close waits until no request to the store is under way, or until ctx ends,
+// and drops every entry. Calls after it fail with ErrClosed; leave the cluster
+// first, or others wait for the leases to end.
+func (c *Cache[V]) Close(ctx context.Context) error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.work.Wait()
+	}()
+	var err error
+	select {
+	case <-done:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	c.stop()
+	<-done
+	c.mu.Lock()
+	for op, w := range c.waiting { // their requests were given up
+		delete(c.waiting, op)
+		w.reply <- answer[V]{err: fmt.Errorf("%w (%w)", ErrOutcomeUnknown, ErrClosed)}
+	}
+	c.mu.Unlock()
+	c.entries.InvalidateAll()
+	c.entries.StopAllGoroutines()
+	return err
+}

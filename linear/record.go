@@ -1,0 +1,92 @@
+package linear
+
+import (
+	"sync"
+	"time"
+
+	"github.com/freshet-cache/freshet/linear/clink"
+	"github.com/freshet-cache/freshet/shard/lease"
+)
+
+// Recorder is told what the cache does, for metrics. Hits are not reported one
+// by one: who serves them counts them. The methods are called under the cache's
+// lock or beside it, must be quick, and must not call the cache.
+type Recorder interface {
+	// Miss: a read found no entry it could serve.
+	Miss(why MissCause)
+	// Event: the protocol did something worth counting.
+	Event(e clink.EventKind)
+	// StoreCall: a request to the store ended.
+	StoreCall(kind StoreCall, took time.Duration, err error)
+	// Stepped: an invariant failed and the cache reads through from here on.
+	SteppedAside()
+}
+
+// MissCause says why a read was not served from memory.
+type MissCause uint8
+
+// The causes.
+const (
+	Absent  MissCause = iota // nothing was kept: never read, evicted, or dropped by a write
+	Expired                  // the row's life is over, or nearly
+	Invalid                  // it was kept under a lease that is over
+)
+
+// StoreCall is a kind of request to the store.
+type StoreCall uint8
+
+// The kinds.
+const (
+	CallLoad StoreCall = iota
+	CallCommit
+	CallSetGuard
+	CallSplits
+)
+
+type nobody struct{}
+
+func (nobody) Miss(MissCause)                            {}
+func (nobody) Event(clink.EventKind)                     {}
+func (nobody) StoreCall(StoreCall, time.Duration, error) {}
+func (nobody) SteppedAside()                             {}
+
+// sampleEvery is one in how many operations are sampled. It is a power of two:
+// the low bits of the clock decide.
+const sampleEvery = 64
+
+// sampler keeps a few of the keys asked, to tell the assigner where the load is.
+type sampler struct {
+	mu    sync.Mutex
+	since lease.Tick
+	keys  [2048]string
+	n     int
+	skip  int
+}
+
+func (s *sampler) note(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keys[s.n%len(s.keys)] = key
+	s.n++
+}
+
+// write samples an operation that is slow enough to be counted one by one.
+func (s *sampler) write(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.skip++; s.skip%sampleEvery == 0 {
+		s.keys[s.n%len(s.keys)] = key
+		s.n++
+	}
+}
+
+// take returns the sampled keys, how many there were, and since when.
+func (s *sampler) take(now lease.Tick) (keys []string, n int, d lease.Tick) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	keys = append(keys, s.keys[:min(s.n, len(s.keys))]...)
+	n, d = s.n, now-s.since
+	s.n, s.since = 0, now
+	clear(s.keys[:])
+	return keys, n, d
+}

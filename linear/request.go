@@ -1,0 +1,147 @@
+package linear
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/freshet-cache/freshet/linear/clink"
+	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/store"
+)
+
+// carry carries out requests. A caller who waits without a deadline carries out
+// the last one itself, which saves two hand-overs; for anybody else they run on
+// their own, so that a caller's deadline never ends a request others share.
+func (c *Cache[V]) carry(ctx context.Context, asked []request) {
+	for len(asked) > 0 {
+		last := len(asked) - 1
+		if _, decide := asked[last].(clink.Evaluate); ctx.Done() != nil && !decide {
+			c.spawn(asked)
+			return
+		}
+		c.spawn(asked[:last])
+		asked = c.perform(asked[last])
+	}
+}
+
+// spawn carries out each request on its own.
+func (c *Cache[V]) spawn(asked []request) {
+	for _, r := range asked {
+		c.work.Go(func() {
+			for next := c.perform(r); len(next) > 0; next = c.perform(next[len(next)-1]) {
+				c.spawn(next[:len(next)-1])
+			}
+		})
+	}
+}
+
+// perform asks the store and steps the machine with the answer.
+func (c *Cache[V]) perform(r request) []request {
+	if c.ctx.Err() != nil {
+		return nil
+	}
+	var in clink.Input
+	var err error
+	began := time.Now()
+	switch r := r.(type) {
+	case clink.Load:
+		in, err = c.load(r)
+		c.opt.Recorder.StoreCall(CallLoad, time.Since(began), err)
+	case clink.Store:
+		in, err = c.commit(r)
+		c.opt.Recorder.StoreCall(CallCommit, time.Since(began), err)
+	case clink.SetGuard:
+		in, err = c.setGuard(r)
+		c.opt.Recorder.StoreCall(CallSetGuard, time.Since(began), err)
+	case clink.ReadSplits:
+		in, err = c.splits(r)
+		c.opt.Recorder.StoreCall(CallSplits, time.Since(began), err)
+	case clink.Evaluate:
+		c.evaluate(r)
+		return nil
+	case clink.Retag:
+		c.retag(r)
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.step(in, err)
+}
+
+// backoff waits before a request is tried again.
+func (c *Cache[V]) backoff(try int) {
+	if try == 0 {
+		return
+	}
+	t := time.NewTimer(min(time.Second, time.Millisecond<<min(try, 10)))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-c.ctx.Done():
+	}
+}
+
+func (c *Cache[V]) load(r clink.Load) (clink.Input, error) {
+	c.backoff(r.Try)
+	ctx, cancel := context.WithTimeout(c.ctx, c.opt.Timeout)
+	defer cancel()
+	row, err := c.opt.Store.Load(ctx, r.Key)
+	if err != nil {
+		return clink.Loaded{Call: r.Call, Status: clink.Lost}, err
+	}
+	return clink.Loaded{Call: r.Call, Row: fromRow(row)}, nil
+}
+
+func (c *Cache[V]) commit(r clink.Store) (clink.Input, error) {
+	ctx, cancel := context.WithTimeout(c.ctx, c.opt.Timeout)
+	defer cancel()
+	muts := make([]store.Mutation, len(r.Muts))
+	for i, m := range r.Muts {
+		muts[i] = store.Mutation{Key: m.Key, Guard: store.Token(m.Guard), Delete: m.Delete, Value: m.Value,
+			TTL: time.Duration(m.TTL), Check: m.Check, Expect: store.Version(m.Expect)}
+	}
+	stamps, err := c.opt.Store.Commit(ctx, store.ID(r.ID), muts)
+	in := clink.Stored{Call: r.Call, Status: status(err)}
+	for _, s := range stamps {
+		in.Stamps = append(in.Stamps, clink.Stamp{Version: uint64(s.Version), TTL: lease.Tick(s.TTL)})
+	}
+	return in, err
+}
+
+func (c *Cache[V]) setGuard(r clink.SetGuard) (clink.Input, error) {
+	c.backoff(r.Try)
+	ctx, cancel := context.WithTimeout(c.ctx, c.opt.Timeout)
+	defer cancel()
+	err := c.opt.Store.SetGuard(ctx, r.Range.Low, r.Range.High, store.Token(r.Token))
+	return clink.Guarded{Call: r.Call, Status: status(err)}, err
+}
+
+func (c *Cache[V]) splits(r clink.ReadSplits) (clink.Input, error) {
+	c.backoff(r.Try)
+	ctx, cancel := context.WithTimeout(c.ctx, c.opt.Timeout)
+	defer cancel()
+	points, err := c.opt.Store.Splits(ctx, r.Range.Low, r.Range.High)
+	if err != nil {
+		return clink.Splits{Call: r.Call, Status: clink.Lost}, err
+	}
+	return clink.Splits{Call: r.Call, Points: points}, nil
+}
+
+// status sorts a store's errors, once, here.
+func status(err error) clink.Status {
+	switch {
+	case err == nil:
+		return clink.OK
+	case errors.Is(err, store.ErrGuardMismatch):
+		return clink.Mismatch
+	case errors.Is(err, store.ErrConflict):
+		return clink.Conflict
+	case errors.Is(err, store.ErrLayoutChanged):
+		return clink.Layout
+	case store.Definite(err):
+		return clink.Refused
+	default: // we cannot tell, so it may still happen
+		return clink.Lost
+	}
+}

@@ -1,0 +1,334 @@
+package linear
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/freshet-cache/freshet/linear/clink"
+	"github.com/freshet-cache/freshet/shard"
+	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/store"
+)
+
+// waiter is a caller that waits for a Reply.
+type waiter[V any] struct {
+	reply  chan answer[V] // holds one
+	decide func(op clink.Op, rows []clink.Row)
+}
+
+// answer is a Reply in the caller's terms.
+type answer[V any] struct {
+	entry  Entry[V]
+	stamps []clink.Stamp
+	err    error
+}
+
+// request is something the machine wants of the store or of a caller, carried
+// out outside the lock.
+type request = clink.Output
+
+// do runs one operation from the input that begins it to its answer.
+func (c *Cache[V]) do(ctx context.Context, begin func(op clink.Op, w *waiter[V]) clink.Input) (answer[V], error) {
+	w := &waiter[V]{reply: make(chan answer[V], 1)}
+	c.mu.Lock()
+	if err := c.unable(); err != nil {
+		c.mu.Unlock()
+		return answer[V]{}, err
+	}
+	c.ops++
+	op := clink.Op(c.ops)
+	c.waiting[op] = w
+	asked := c.step(begin(op, w), nil)
+	c.mu.Unlock()
+	c.carry(ctx, asked)
+	select {
+	case a := <-w.reply:
+		return a, a.err
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	asked = c.step(clink.Abandoned{Op: op}, context.Cause(ctx))
+	c.mu.Unlock()
+	c.carry(context.Background(), asked)
+	a := <-w.reply // the machine answers who gives up, unless it had answered already
+	return a, a.err
+}
+
+// unable says why no operation can begin.
+func (c *Cache[V]) unable() error {
+	switch {
+	case c.closed:
+		return ErrClosed
+	case c.broken:
+		return errAside
+	}
+	return nil
+}
+
+// miss reads through the machine.
+func (c *Cache[V]) miss(ctx context.Context, key string) (Entry[V], error) {
+	c.opt.Recorder.Miss(c.why(key))
+	c.sampler.write(key)
+	if c.readThrough() {
+		return c.through(ctx, key)
+	}
+	a, err := c.do(ctx, func(op clink.Op, _ *waiter[V]) clink.Input { return clink.Read{Op: op, Key: key} })
+	return a.entry, err
+}
+
+func (c *Cache[V]) why(key string) MissCause {
+	e, ok := c.entries.GetIfPresent(key)
+	switch {
+	case !ok:
+		return Absent
+	case e.until != 0 && c.opt.Clock.Now() >= e.until:
+		return Expired
+	}
+	return Invalid
+}
+
+// step runs the machine under the lock. What can be done at once is done, in
+// order; what needs the store is returned. err goes to whom this step answers
+// with a failure.
+func (c *Cache[V]) step(in clink.Input, err error) (asked []request) {
+	if c.broken {
+		return nil
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			c.stepAside(r)
+			asked = nil
+		}
+	}()
+	outs := c.pod.Step(c.opt.Clock.Now(), in, nil)
+	if checkAlways {
+		c.pod.Check()
+	}
+	for _, out := range outs {
+		switch out := out.(type) {
+		case clink.Keep:
+			c.keep(out)
+		case clink.Drop:
+			c.entries.Invalidate(out.Key)
+		case clink.Reply:
+			c.answer(out, err)
+		case clink.Event:
+			c.opt.Recorder.Event(out.Kind)
+		default:
+			asked = append(asked, out)
+		}
+	}
+	return asked
+}
+
+// keep puts an entry in place.
+func (c *Cache[V]) keep(k clink.Keep) {
+	h := c.handles[k.Gen]
+	e := entry[V]{version: k.Row.Version, handle: h, until: k.Until}
+	if !k.Row.Exists {
+		e.version |= gone
+	} else {
+		var err error
+		if e.value, err = c.opt.Codec.Decode(k.Row.Value); err != nil {
+			c.entries.Invalidate(k.Key) // its reader is told; nothing is kept
+			return
+		}
+	}
+	if h == nil || c.opt.MaxBytes < 0 {
+		c.entries.Invalidate(k.Key)
+		return
+	}
+	c.entries.Set(k.Key, e)
+}
+
+// entry shows the machine what is kept.
+func (c *Cache[V]) entry(key string) (clink.Keep, bool) {
+	e, ok := c.entries.GetIfPresent(key)
+	if !ok {
+		return clink.Keep{}, false
+	}
+	k := clink.Keep{Key: key, Gen: e.handle.Gen, Until: e.until, Row: clink.Row{Exists: e.version&gone == 0, Version: e.version &^ gone}}
+	if k.Row.Exists {
+		b, err := c.opt.Codec.Append(nil, e.value)
+		if err != nil {
+			return clink.Keep{}, false
+		}
+		k.Row.Value = b
+	}
+	return k, true
+}
+
+// answer hands a Reply to its caller.
+func (c *Cache[V]) answer(r clink.Reply, cause error) {
+	w := c.waiting[r.Op]
+	if w == nil {
+		return
+	}
+	delete(c.waiting, r.Op)
+	a := answer[V]{stamps: r.Stamps}
+	switch r.Outcome {
+	case clink.Done:
+		a.entry, a.err = c.decode(r.Row)
+	case clink.NotOwner:
+		a.err = ErrNotOwner
+	case clink.Unknown:
+		a.err = ErrOutcomeUnknown
+		if cause != nil {
+			a.err = fmt.Errorf("%w (%w)", ErrOutcomeUnknown, cause)
+		}
+	case clink.Busy:
+		a.err = ErrBusy
+	case clink.NotSent:
+		a.err = fmt.Errorf("linear: nothing was written: %w", cause)
+	default: // Rejected, Failed
+		a.err = cause
+		if cause == nil {
+			a.err = errors.New("linear: the store gave no answer")
+		}
+	}
+	w.reply <- a
+}
+
+func (c *Cache[V]) decode(r clink.Row) (Entry[V], error) {
+	e := Entry[V]{Exists: r.Exists, Version: r.Version, TTL: time.Duration(r.TTL)}
+	if !r.Exists {
+		return e, nil
+	}
+	v, err := c.opt.Codec.Decode(r.Value)
+	if err != nil {
+		return e, fmt.Errorf("linear: the stored value of version %d cannot be decoded: %w", r.Version, err)
+	}
+	e.Value = v
+	return e, nil
+}
+
+// stepAside makes the cache one that reads through: a cache, unlike a database,
+// can always stop being one.
+func (c *Cache[V]) stepAside(cause any) {
+	c.broken = true
+	for _, h := range c.handles {
+		h.Revoke()
+	}
+	c.entries.InvalidateAll()
+	for op, w := range c.waiting {
+		delete(c.waiting, op)
+		w.reply <- answer[V]{err: ErrOutcomeUnknown}
+	}
+	c.opt.Recorder.SteppedAside()
+	c.opt.Logger.Error("an invariant failed; this cache holds nothing and reads through from here on: please report it", "cause", cause)
+}
+
+func (c *Cache[V]) readThrough() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.broken
+}
+
+// through reads the store and keeps nothing.
+func (c *Cache[V]) through(ctx context.Context, key string) (Entry[V], error) {
+	row, err := c.opt.Store.Load(ctx, key)
+	if err != nil {
+		return Entry[V]{}, err
+	}
+	return c.decode(fromRow(row))
+}
+
+func fromRow(r store.Row) clink.Row {
+	return clink.Row{Exists: r.Exists, Value: r.Value, Version: uint64(r.Version), Writer: clink.ID(r.Writer), TTL: lease.Tick(r.TTL), Guard: clink.Token(r.Guard)}
+}
+
+// Acquired implements shard.Watcher.
+func (c *Cache[V]) Acquired(h *shard.Handle) {
+	c.mu.Lock()
+	c.handles[h.Gen] = h
+	asked := c.step(clink.Acquired{Lease: h.Lease, Until: h.Until()}, nil)
+	c.mu.Unlock()
+	c.spawn(asked)
+}
+
+// Extended implements shard.Watcher.
+func (c *Cache[V]) Extended(h *shard.Handle) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.step(clink.Extended{Gen: h.Gen, Until: h.Until()}, nil)
+}
+
+// Revoked implements shard.Watcher: when it returns, the machine knows.
+func (c *Cache[V]) Revoked(h *shard.Handle) {
+	c.mu.Lock()
+	delete(c.handles, h.Gen)
+	asked := c.step(clink.Revoked{Gen: h.Gen}, nil)
+	c.mu.Unlock()
+	c.spawn(asked)
+}
+
+// retag moves entries from a lease to the one that goes on. Whoever is skipped
+// is read anew.
+func (c *Cache[V]) retag(r clink.Retag) {
+	c.mu.Lock()
+	old, fresh := c.handles[r.Old], c.handles[r.New]
+	c.mu.Unlock()
+	if old == nil || fresh == nil {
+		return
+	}
+	for key, e := range c.entries.All() {
+		if e.handle != old || !r.Range.Contains(key) {
+			continue
+		}
+		c.mu.Lock() // no Drop or Keep may come in between
+		if now, ok := c.entries.GetIfPresent(key); ok && now.handle == old && old.Valid() && fresh.Valid() {
+			now.handle = fresh
+			c.entries.Set(key, now)
+		}
+		c.mu.Unlock()
+	}
+}
+
+// Loads reports what was asked since the last call, per slice, for the assigner.
+func (c *Cache[V]) Loads() []lease.Load {
+	c.mu.Lock()
+	handles := slices.SortedFunc(maps.Values(c.handles), func(a, b *shard.Handle) int { return cmp.Compare(b.Gen, a.Gen) })
+	c.mu.Unlock()
+	keys, n, d := c.sampler.take(c.opt.Clock.Now())
+	if len(keys) == 0 || d <= 0 {
+		return nil
+	}
+	perKey := float64(n) / float64(len(keys)) * sampleEvery / (float64(d) / 1e9)
+	return spread(handles, keys, perKey)
+}
+
+// spread counts the sampled keys by slice, each for rate operations per second.
+func spread(handles []*shard.Handle, keys []string, rate float64) (out []lease.Load) {
+	count := map[*shard.Handle]map[string]int{}
+	for _, k := range keys {
+		i := slices.IndexFunc(handles, func(h *shard.Handle) bool { return h.Contains(k) })
+		if i < 0 {
+			continue
+		}
+		if count[handles[i]] == nil {
+			count[handles[i]] = map[string]int{}
+		}
+		count[handles[i]][k]++
+	}
+	for _, h := range handles {
+		l := lease.Load{Gen: h.Gen}
+		total := 0
+		for k, n := range count[h] {
+			total += n
+			if len(l.Sample) < 64 {
+				l.Sample = append(l.Sample, k)
+			}
+			l.Hot = append(l.Hot, lease.HotKey{Key: k, Rate: uint64(float64(n) * rate)})
+		}
+		slices.SortFunc(l.Hot, func(a, b lease.HotKey) int { return cmp.Compare(b.Rate, a.Rate) })
+		l.Hot = l.Hot[:min(len(l.Hot), 4)]
+		l.Rate = uint64(float64(total) * rate)
+		out = append(out, l)
+	}
+	return out
+}

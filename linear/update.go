@@ -1,0 +1,164 @@
+package linear
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/freshet-cache/freshet/linear/clink"
+	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/store"
+)
+
+// KeepTTL as the time of Tx.PutTTL keeps the deadline the row has.
+const KeepTTL = store.KeepTTL
+
+// Tx is what an update sees and decides. It is valid only during the call it is
+// handed to, and not safe for concurrent use.
+type Tx[V any] struct {
+	c    *Cache[V]
+	keys []string
+	rows []clink.Row
+	muts map[string]clink.Mut
+	err  error
+}
+
+// Update reads keys, lets decide choose what to write to them, and commits all
+// of it or nothing, with no write of anybody to these keys in between. decide may
+// be called several times, always with the latest state; its error ends the
+// update with nothing written. All keys must be owned by this node.
+//
+// It returns the versions written, by key; none if decide wrote nothing.
+func (c *Cache[V]) Update(ctx context.Context, keys []string, decide func(tx *Tx[V]) error) (map[string]uint64, error) {
+	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
+	if len(keys) == 0 {
+		return nil, errors.New("linear: an update names no key")
+	}
+	for _, k := range keys {
+		c.sampler.write(k)
+	}
+	var tx *Tx[V]
+	a, err := c.do(ctx, func(op clink.Op, w *waiter[V]) clink.Input {
+		w.decide = func(op clink.Op, rows []clink.Row) {
+			t := &Tx[V]{c: c, keys: keys, rows: rows, muts: map[string]clink.Mut{}}
+			t.run(decide)
+			c.mu.Lock()
+			tx = t
+			asked := c.step(clink.Evaluated{Op: op, Muts: t.list()}, nil)
+			c.mu.Unlock()
+			c.carry(ctx, asked)
+		}
+		return clink.Update{Op: op, Keys: keys}
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case tx.err != nil:
+		return nil, tx.err
+	}
+	versions := map[string]uint64{}
+	for i, m := range tx.list() {
+		if i < len(a.stamps) {
+			versions[m.Key] = a.stamps[i].Version
+		}
+	}
+	return versions, nil
+}
+
+// evaluate lets a caller decide, outside the lock.
+func (c *Cache[V]) evaluate(e clink.Evaluate) {
+	c.mu.Lock()
+	w := c.waiting[e.Op]
+	c.mu.Unlock()
+	if w != nil {
+		w.decide(e.Op, e.Rows)
+	}
+}
+
+// run calls decide; a panic in it is its error.
+func (t *Tx[V]) run(decide func(*Tx[V]) error) {
+	defer func() {
+		if r := recover(); r != nil {
+			t.err = fmt.Errorf("linear: the update's function panicked, nothing was written: %v", r)
+		}
+		if t.err != nil {
+			clear(t.muts)
+		}
+	}()
+	t.err = decide(t)
+}
+
+// list is the decision in the order of keys.
+func (t *Tx[V]) list() (out []clink.Mut) {
+	for _, k := range t.keys {
+		if m, ok := t.muts[k]; ok {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+func (t *Tx[V]) index(key string) (int, error) {
+	i, ok := slices.BinarySearch(t.keys, key)
+	if !ok {
+		return 0, fmt.Errorf("linear: the update does not name %q; name every key it reads or writes", key)
+	}
+	return i, nil
+}
+
+// Get returns the state of one of the update's keys, its own writes included.
+// Version is the committed one.
+func (t *Tx[V]) Get(key string) (Entry[V], error) {
+	i, err := t.index(key)
+	if err != nil {
+		return Entry[V]{}, err
+	}
+	row := t.rows[i]
+	if m, ok := t.muts[key]; ok {
+		row.Exists, row.Value = !m.Delete, m.Value
+		switch {
+		case m.Delete:
+			row.TTL = 0
+		case m.TTL != clink.KeepTTL:
+			row.TTL = m.TTL
+		}
+	}
+	return t.c.decode(row)
+}
+
+// Put sets one of the update's keys for ever.
+func (t *Tx[V]) Put(key string, value V) error { return t.PutTTL(key, value, 0) }
+
+// PutTTL sets one of the update's keys for the time ttl; 0 is for ever, KeepTTL
+// keeps the deadline it has.
+func (t *Tx[V]) PutTTL(key string, value V, ttl time.Duration) error {
+	i, err := t.index(key)
+	if err != nil {
+		return err
+	}
+	b, err := t.c.opt.Codec.Append(nil, value)
+	if err != nil {
+		return fmt.Errorf("linear: value of %q cannot be encoded: %w", key, err)
+	}
+	m := clink.Mut{Key: key, Value: b, TTL: lease.Tick(ttl)}
+	if was, ok := t.muts[key]; ttl == KeepTTL && ok { // the deadline an earlier write of this update gave it
+		if m.TTL = was.TTL; was.Delete {
+			m.TTL = 0
+		}
+	} else if ttl == KeepTTL && (!t.rows[i].Exists || t.rows[i].TTL == 0) {
+		m.TTL = 0
+	}
+	t.muts[key] = m
+	return nil
+}
+
+// Delete removes one of the update's keys.
+func (t *Tx[V]) Delete(key string) error {
+	if _, err := t.index(key); err != nil {
+		return err
+	}
+	t.muts[key] = clink.Mut{Key: key, Delete: true}
+	return nil
+}

@@ -1,0 +1,141 @@
+package link
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"strconv"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func pair(t *testing.T, a, b Options) (*Link, *Link) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	out, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, y := New(out, nil, a), New(in, nil, b)
+	t.Cleanup(func() { x.Close(); y.Close() })
+	return x, y
+}
+
+func TestMessagesArriveOnceInOrder(t *testing.T) {
+	const n = 20_000
+	got := make(chan uint64, n)
+	a, _ := pair(t, Options{}, Options{Message: func(f []byte) { got <- binary.BigEndian.Uint64(f) }})
+	for i := range uint64(n) {
+		if err := a.Send(binary.BigEndian.AppendUint64(nil, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range uint64(n) {
+		if k := <-got; k != i {
+			t.Fatalf("message %d arrived in place of %d", k, i)
+		}
+	}
+}
+
+func TestEveryCallGetsItsOwnAnswer(t *testing.T) {
+	echo := func(_ context.Context, f []byte) []byte { return append([]byte("re:"), f...) }
+	a, b := pair(t, Options{Request: echo}, Options{Request: echo})
+	var wg sync.WaitGroup
+	for i := range 500 {
+		wg.Go(func() {
+			for _, l := range []*Link{a, b} {
+				q := bytes.Repeat([]byte(strconv.Itoa(i)), i*10)
+				r, err := l.Call(t.Context(), q)
+				if err != nil || string(r) != "re:"+string(q) {
+					t.Errorf("call %d: %d bytes, %v", i, len(r), err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestABreakIsToldToEverybody(t *testing.T) {
+	hold := make(chan struct{})
+	arrived := make(chan struct{})
+	a, b := pair(t, Options{}, Options{Request: func(context.Context, []byte) []byte { close(arrived); <-hold; return nil }})
+	res := make(chan error, 1)
+	go func() {
+		_, err := a.Call(context.Background(), []byte("q"))
+		res <- err
+	}()
+	<-arrived
+	b.fail(errors.New("cable cut"))
+	if err := <-res; !errors.Is(err, ErrBroken) {
+		t.Fatalf("a call over a broken link ended with %v", err)
+	}
+	<-a.Done()
+	<-b.Done()
+	if err := a.Send(nil); !errors.Is(err, ErrBroken) {
+		t.Fatalf("a message over a broken link: %v", err)
+	}
+	close(hold)
+}
+
+func TestAHugeLengthTakesNoMemory(t *testing.T) {
+	x, y := net.Pipe()
+	l := New(x, nil, Options{MaxFrame: 1 << 30})
+	head := binary.BigEndian.AppendUint32(nil, 1<<30-1)
+	head = append(head, make([]byte, header-4)...)
+	if _, err := y.Write(head); err != nil {
+		t.Fatal(err)
+	}
+	y.Close()
+	<-l.Done()
+	l.Close()
+}
+
+func TestAFullQueueRefuses(t *testing.T) {
+	x, y := net.Pipe() // nobody reads y
+	l := New(x, nil, Options{MaxQueue: 1 << 10})
+	var err error
+	for range 100 {
+		if err = l.Send(make([]byte, 100)); err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, ErrFull) {
+		t.Fatalf("a link nobody reads took everything: %v", err)
+	}
+	y.Close()
+	l.Close()
+}
+
+// FuzzRead: whatever arrives, the link breaks or goes on, and never panics.
+func FuzzRead(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 7, 'x'})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		x, y := net.Pipe()
+		l := New(x, nil, Options{MaxFrame: 1 << 16, Message: func([]byte) {}, Request: func(_ context.Context, f []byte) []byte { return f }})
+		go func() {
+			var sink [1024]byte
+			for {
+				if _, err := y.Read(sink[:]); err != nil {
+					return
+				}
+			}
+		}()
+		_, _ = y.Write(b)
+		y.Close()
+		l.Close()
+	})
+}

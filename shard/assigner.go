@@ -1,0 +1,219 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/freshet-cache/freshet/shard/lease"
+)
+
+// Leadership is the right to assign.
+type Leadership struct {
+	Term  uint64
+	State []byte   // what the predecessor saved; nil if there was none
+	Alone bool   // surely no node that a predecessor knew is alive
+	// Until is when the right ends unless it is renewed meanwhile, by Clock. Nil:
+	// it lasts as long as the coordinator is open.
+	Until func() lease.Tick
+}
+
+// Coordinator keeps one leader at a time and what it must not forget.
+type Coordinator interface {
+	// Lead waits until this process leads.
+	Lead(ctx context.Context) (Leadership, error)
+	// Save stores state durably, or returns ErrDeposed if term is not the newest.
+	Save(ctx context.Context, term uint64, state []byte) error
+}
+
+// ErrDeposed means that another assigner leads; stop assigning.
+var ErrDeposed = errors.New("shard: deposed: another assigner leads a newer term")
+
+// AssignerOptions configure an Assigner.
+type AssignerOptions struct {
+	lease.AssignerOptions
+	Clock Clock
+	// Beat is how often recalls are repeated and the load is balanced. Default 500 ms.
+	Beat time.Duration
+	// Send carries a *lease.Grant or *lease.Recall to a node, and may lose it. It
+	// must not block for long.
+	Send   func(node string, msg any)
+	Logger *slog.Logger // default: discard
+}
+
+// Assigner grants the leases of a cluster while it leads. All methods are safe
+// for concurrent use.
+type Assigner struct {
+	opt     AssignerOptions
+	coord   Coordinator
+	mu      sync.Mutex
+	machine *lease.Assigner
+	saves   chan lease.Save
+	stop    context.CancelFunc
+	done    sync.WaitGroup
+}
+
+// StartAssigner begins to stand for election.
+func StartAssigner(coord Coordinator, opt AssignerOptions) *Assigner {
+	if opt.Beat <= 0 {
+		opt.Beat = 500 * time.Millisecond
+	}
+	if opt.Logger == nil {
+		opt.Logger = slog.New(slog.DiscardHandler)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	a := &Assigner{opt: opt, coord: coord, machine: lease.NewAssigner(opt.AssignerOptions), saves: make(chan lease.Save, 1), stop: cancel}
+	a.done.Go(func() { a.run(ctx) })
+	a.done.Go(func() { a.save(ctx) })
+	return a
+}
+
+func (a *Assigner) run(ctx context.Context) {
+	tick := time.NewTicker(a.opt.Beat)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		lead, err := a.coord.Lead(ctx)
+		if err == nil {
+			err = a.lead(ctx, lead, tick.C)
+		}
+		if err != nil && ctx.Err() == nil {
+			a.opt.Logger.Error("assigner does not lead", "err", err)
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// lead assigns until the leadership is lost.
+func (a *Assigner) lead(ctx context.Context, l Leadership, tick <-chan time.Time) error {
+	var state lease.State
+	if l.State != nil {
+		m, err := lease.Decode(l.State)
+		s, ok := m.(*lease.State)
+		if err != nil || !ok {
+			return fmt.Errorf("shard: the coordinator's state of term %d cannot be read; restore it, or remove it when no node is running: %w", l.Term, err)
+		}
+		state = *s
+	}
+	var gone []string
+	for _, s := range state.Slices {
+		if l.Alone {
+			gone = append(gone, s.Host)
+		}
+	}
+	until := func() lease.Tick { return 1<<63 - 1 }
+	if l.Until != nil {
+		until = l.Until
+	}
+	a.step(func(now lease.Tick) []lease.AssignerOutput {
+		return a.machine.Elected(now, l.Term, until(), state, gone, nil)
+	})
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick:
+		}
+		led := true
+		a.step(func(now lease.Tick) []lease.AssignerOutput {
+			a.machine.Led(l.Term, until())
+			led = a.machine.Leads(now)
+			return a.machine.Beat(now, nil)
+		})
+		if !led {
+			return ErrDeposed
+		}
+	}
+}
+
+// save stores one state after the other.
+func (a *Assigner) save(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case s := <-a.saves:
+			err := a.coord.Save(ctx, s.Term, lease.Append(nil, &s.State))
+			for err != nil && !errors.Is(err, ErrDeposed) && ctx.Err() == nil { // unknown: say it again
+				a.opt.Logger.Error("coordinator does not save; no lease changes hands until it does", "err", err)
+				select {
+				case <-ctx.Done():
+				case <-time.After(a.opt.Beat):
+				}
+				err = a.coord.Save(ctx, s.Term, lease.Append(nil, &s.State))
+			}
+			a.step(func(now lease.Tick) []lease.AssignerOutput {
+				return a.machine.Saved(now, s.Term, s.Rev, err == nil, nil)
+			})
+		}
+	}
+}
+
+// Deliver takes a message from a node: a *lease.Renew or *lease.Gave.
+func (a *Assigner) Deliver(msg any) {
+	a.step(func(now lease.Tick) []lease.AssignerOutput {
+		switch m := msg.(type) {
+		case *lease.Renew:
+			return a.machine.Renewed(now, *m, nil)
+		case *lease.Gave:
+			return a.machine.GaveUp(now, *m, nil)
+		}
+		return nil
+	})
+}
+
+// Move begins to move the slice that holds key to a node; Cut and Join change
+// the slices without moving them. They are for administration and tests.
+func (a *Assigner) Move(key, to string) bool {
+	ok := false
+	a.step(func(now lease.Tick) []lease.AssignerOutput {
+		ok = a.machine.Move(key, to)
+		return a.machine.Beat(now, nil)
+	})
+	return ok
+}
+
+// Cut splits slices at the points.
+func (a *Assigner) Cut(points ...string) {
+	a.step(func(now lease.Tick) []lease.AssignerOutput {
+		a.machine.Cut(now, points)
+		return a.machine.Beat(now, nil)
+	})
+}
+
+// State is the assignment as of now.
+func (a *Assigner) State() lease.State {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.machine.State()
+}
+
+func (a *Assigner) step(in func(now lease.Tick) []lease.AssignerOutput) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, out := range in(a.opt.Clock.Now()) {
+		switch out := out.(type) {
+		case lease.Save:
+			select {
+			case <-a.saves: // of an older term, and not begun: nobody waits for it
+			default:
+			}
+			a.saves <- out
+		case lease.SendGrant:
+			a.opt.Send(out.Node, &out.Grant)
+		case lease.SendRecall:
+			a.opt.Send(out.Node, &out.Recall)
+		}
+	}
+}
+
+// Close stops assigning. Leases granted go on until they are over.
+func (a *Assigner) Close() {
+	a.stop()
+	a.done.Wait()
+}

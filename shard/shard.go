@@ -1,0 +1,80 @@
+// Package shard says which keys this process owns, so surely that it may answer
+// for them without asking anybody: while a [Handle] is valid, nobody else holds
+// one for any of its keys. The check costs one clock reading and one atomic
+// load; it takes no lock and no network.
+//
+// It runs the machines of shard/lease: a [Node] holds leases and renews them, an
+// [Assigner] grants them. How their messages travel is up to the caller.
+package shard
+
+import (
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/freshet-cache/freshet/shard/lease"
+)
+
+// Clock reads a monotonic clock. The zero Clock stands still while a machine is
+// suspended, as Linux's CLOCK_MONOTONIC does: after a suspend longer than a lease
+// it may believe in leases that are over. Boot counts the time asleep too, at the
+// price of a system call for every reading.
+type Clock struct{ Boot bool }
+
+var start = time.Now()
+
+// Now is the reading, in nanoseconds.
+func (c Clock) Now() lease.Tick {
+	if c.Boot {
+		var ts unix.Timespec
+		if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) == nil {
+			return lease.Tick(ts.Nano())
+		}
+	}
+	return lease.Tick(time.Since(start)) // the monotonic reading alone: cheaper than time.Now
+}
+
+// Handle is the right to a range of keys, from when it was acquired until it is
+// no longer Valid; it never becomes valid again. It is safe for concurrent use.
+type Handle struct {
+	lease.Lease
+	clock Clock
+	until atomic.Int64
+}
+
+// NewHandle returns a handle that is valid until the tick until. Nodes make
+// handles; others need this only to stand in for a node.
+func NewHandle(l lease.Lease, clock Clock, until lease.Tick) *Handle {
+	h := &Handle{Lease: l, clock: clock}
+	h.until.Store(int64(until))
+	return h
+}
+
+// Valid reports whether the range is still owned, without interruption since the
+// handle was acquired.
+func (h *Handle) Valid() bool { return h.clock.Now() < h.Until() }
+
+// Until is when the handle ends unless it is renewed; 0 if it was revoked. A
+// caller that has read the clock already compares with it instead of calling Valid.
+func (h *Handle) Until() lease.Tick { return lease.Tick(h.until.Load()) }
+
+// Revoke ends the handle. From its return on, Valid is false.
+func (h *Handle) Revoke() { h.until.Store(0) }
+
+func (h *Handle) extend(until lease.Tick) {
+	for old := h.until.Load(); old != 0 && old < int64(until); old = h.until.Load() {
+		if h.until.CompareAndSwap(old, int64(until)) {
+			return
+		}
+	}
+}
+
+// Watcher is told of the handles of a node. The calls come one at a time, and
+// what is revoked is acknowledged only after Revoked has returned, so they must
+// not block.
+type Watcher interface {
+	Acquired(h *Handle)
+	Extended(h *Handle)
+	Revoked(h *Handle) // no longer valid when this is called
+}
