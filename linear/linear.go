@@ -287,3 +287,16 @@ func (c *Cache[V]) Close(ctx context.Context) error {
 	c.entries.StopAllGoroutines()
 	return err
 }
+
+// Len is about how many entries are kept.
+func (c *Cache[V]) Len() int { return c.entries.EstimatedSize() }
+
+// Bytes is about the memory the entries take.
+func (c *Cache[V]) Bytes() int64 { return int64(c.entries.WeightedSize()) }
+
+// Leases counts the leases the cache serves under.
+func (c *Cache[V]) Leases() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.handles)
+}

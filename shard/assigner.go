@@ -14,7 +14,7 @@ import (
 // Leadership is the right to assign.
 type Leadership struct {
 	Term  uint64
-	State []byte   // what the predecessor saved; nil if there was none
+	State []byte // what the predecessor saved; nil if there was none
 	Alone bool   // surely no node that a predecessor knew is alive
 	// Until is when the right ends unless it is renewed meanwhile, by Clock. Nil:
 	// it lasts as long as the coordinator is open.

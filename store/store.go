@@ -85,3 +85,12 @@ func Definite(err error) bool {
 	}
 	return false
 }
+
+// FirstVersion is where a new store begins to count, so that versions are not
+// repeated when a store is created anew: the seconds since 2024, then 31 random
+// bits, then a zero, since versions go in steps of two: the odd one is that of
+// the absence after a row expired. It fits 63 bits until 2160 or so.
+func FirstVersion(now time.Time, random uint64) Version {
+	const since = 1704067200
+	return Version(uint64(max(0, now.Unix()-since))<<32&(1<<63-1) | random&(1<<31-1)<<1)
+}

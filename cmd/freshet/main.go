@@ -1,0 +1,232 @@
+// Command freshet runs and inspects coherent caches. See freshet help.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/signal"
+	"reflect"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/freshet-cache/freshet/node"
+)
+
+func main() {
+	root := &cobra.Command{
+		Use: "freshet", Short: "caches that do not lie", SilenceUsage: true, SilenceErrors: true, Version: node.Version,
+		Long: "freshet: coherent caches between services and their database.",
+	}
+	root.AddCommand(serve(), status(), config())
+	if err := root.Execute(); err != nil {
+		fmt.Fprintln(os.Stderr, "freshet:", err)
+		os.Exit(1)
+	}
+}
+
+// flags declares every setting once. Flags go before the environment
+// (FRESHET_LISTEN and so on), which goes before the file.
+func flags(f *pflag.FlagSet, c *node.Config) *string {
+	f.StringVar(&c.Listen, "listen", c.Listen, "where clients connect; node i listens i-1 ports above")
+	f.StringVar(&c.Admin, "admin", c.Admin, "where admin HTTP listens; node i listens i-1 ports above")
+	f.StringVar(&c.Data, "data", c.Data, "directory of the embedded store and coordinator")
+	f.StringVar(&c.Store, "store", c.Store, "the source of truth: pebble: (durable, in --data) or memory:")
+	f.StringVar(&c.Coordinator, "coordinator", c.Coordinator, "who keeps assignments: embedded")
+	f.StringVar(&c.NodeID, "node-id", c.NodeID, "name of this node; with --nodes, of the first")
+	f.StringVar(&c.Advertise, "advertise", c.Advertise, "HOST:PORT under which others reach this node (default --listen)")
+	f.IntVar(&c.Nodes, "nodes", c.Nodes, "how many nodes to run in this process, on consecutive ports")
+	f.DurationVar(&c.Lease, "lease", c.Lease, "how long a lease lasts: what a dead node's keys wait before they can be written again")
+	f.DurationVar(&c.Timeout, "timeout", c.Timeout, "how long a command may take")
+	f.IntVar(&c.MaxKey, "max-key", c.MaxKey, "longest key, in bytes")
+	f.IntVar(&c.MaxValue, "max-value", c.MaxValue, "longest value, in bytes")
+	f.Int64Var(&c.Memory, "memory", c.Memory, "bytes of memory for entries, per node")
+	f.IntVar(&c.MaxConns, "max-conns", c.MaxConns, "most client connections, per node")
+	f.StringVar(&c.Password, "password", c.Password, "password that clients must give; better given as FRESHET_PASSWORD or in the file")
+	f.StringVar(&c.TLSCert, "tls-cert", c.TLSCert, "certificate file; clients and nodes then speak TLS")
+	f.StringVar(&c.TLSKey, "tls-key", c.TLSKey, "key file of --tls-cert")
+	f.StringVar(&c.TLSCA, "tls-ca", c.TLSCA, "certificates that nodes trust of each other (default --tls-cert)")
+	f.BoolVar(&c.NoSync, "no-sync", c.NoSync, "acknowledge writes before they are synced to disk: a crash of the machine may lose the latest")
+	f.BoolVar(&c.BootClock, "boot-clock", c.BootClock, "count leases through suspends of the machine, at the price of a system call per read")
+	f.BoolVar(&c.Insecure, "insecure", c.Insecure, "listen beyond loopback without a password")
+	return f.String("config", "", "YAML file with any of these settings")
+}
+
+// load merges defaults, file, environment and flags, in that order.
+func load(f *pflag.FlagSet, c *node.Config, file string) error {
+	set := map[string]string{}
+	f.Visit(func(fl *pflag.Flag) { set[fl.Name] = fl.Value.String() })
+	if env, ok := os.LookupEnv("FRESHET_CONFIG"); ok && file == "" {
+		file = env
+	}
+	if file != "" {
+		if err := readFile(c, file); err != nil {
+			return err
+		}
+	}
+	var errs []error
+	apply := func(name, value, from string) {
+		if err := f.Set(name, value); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", from, err))
+		}
+	}
+	f.VisitAll(func(fl *pflag.Flag) {
+		name := "FRESHET_" + strings.ToUpper(strings.ReplaceAll(fl.Name, "-", "_"))
+		if v, ok := os.LookupEnv(name); ok && fl.Name != "config" {
+			apply(fl.Name, v, name)
+		}
+	})
+	for name, v := range set {
+		apply(name, v, "--"+name)
+	}
+	return errors.Join(errs...)
+}
+
+func readFile(c *node.Config, name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return fmt.Errorf("--config: %w", err)
+	}
+	defer f.Close()
+	if err := decode(io.LimitReader(f, 1<<20), c); err != nil {
+		return fmt.Errorf("--config %s: %w", name, err)
+	}
+	return nil
+}
+
+// decode reads YAML; a setting nobody knows is an error, not a surprise.
+func decode(r io.Reader, c *node.Config) error {
+	d := yaml.NewDecoder(r)
+	d.KnownFields(true)
+	if err := d.Decode(c); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	return nil
+}
+
+func serve() *cobra.Command {
+	c := node.Defaults()
+	cmd := &cobra.Command{
+		Use: "serve", Short: "run a node: Redis protocol, admin HTTP; everything embedded unless told otherwise", Args: cobra.NoArgs,
+		Long: "serve runs one or more nodes of a linearizable cache over a store.\n\nEvery setting is a flag, an environment variable (FRESHET_LISTEN for --listen),\nor a line of a YAML file; a flag goes before the environment, which goes before\nthe file. SIGTERM and SIGINT drain: commands under way are finished.",
+	}
+	file := flags(cmd.Flags(), &c)
+	cmd.RunE = func(*cobra.Command, []string) error {
+		if err := load(cmd.Flags(), &c, *file); err != nil {
+			return err
+		}
+		c.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+		defer stop()
+		p, err := node.Start(c)
+		if err != nil {
+			return err
+		}
+		for i, n := range p.Nodes() {
+			listen, admin := p.Addr(i)
+			c.Logger.Info("listening", "node", n.ID(), "redis", listen, "admin", "http://"+admin)
+		}
+		<-ctx.Done()
+		stop() // a second signal ends at once
+		c.Logger.Info("draining")
+		end, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		return p.Stop(end)
+	}
+	return cmd
+}
+
+func config() *cobra.Command {
+	cmd := &cobra.Command{Use: "config", Short: "look at the configuration"}
+	c := node.Defaults()
+	show := &cobra.Command{Use: "print", Short: "print the configuration that serve would use, as YAML; the password is masked", Args: cobra.NoArgs}
+	file := flags(show.Flags(), &c)
+	show.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := load(show.Flags(), &c, *file); err != nil {
+			return err
+		}
+		if err := c.Check(); err != nil {
+			return err
+		}
+		if c.Password != "" {
+			c.Password = "(set)"
+		}
+		b, err := yaml.Marshal(readable(c))
+		fmt.Fprint(cmd.OutOrStdout(), string(b))
+		return err
+	}
+	cmd.AddCommand(show)
+	return cmd
+}
+
+// readable is the configuration with durations as people write them.
+func readable(c node.Config) map[string]any {
+	out := map[string]any{}
+	v := reflect.ValueOf(c)
+	for i := range v.NumField() {
+		name := v.Type().Field(i).Tag.Get("yaml")
+		if name == "-" {
+			continue
+		}
+		out[name] = v.Field(i).Interface()
+		if d, ok := out[name].(time.Duration); ok {
+			out[name] = d.String()
+		}
+	}
+	return out
+}
+
+func status() *cobra.Command {
+	admin := node.Defaults().Admin
+	asJSON := false
+	cmd := &cobra.Command{Use: "status", Short: "what the cluster looks like now: nodes, slices, who owns what", Args: cobra.NoArgs}
+	cmd.Flags().StringVar(&admin, "admin", admin, "admin address of any node")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		client := http.Client{Timeout: 5 * time.Second}
+		r, err := client.Get("http://" + admin + "/api/state")
+		if err != nil {
+			return fmt.Errorf("no freshet answers at %s: %w; is it running, and is --admin right?", admin, err)
+		}
+		defer r.Body.Close()
+		b, err := io.ReadAll(io.LimitReader(r.Body, 64<<20))
+		if err != nil || r.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s answered %s: %w", admin, r.Status, err)
+		}
+		if asJSON {
+			_, err := cmd.OutOrStdout().Write(append(b, '\n'))
+			return err
+		}
+		var st node.State
+		if err := json.Unmarshal(b, &st); err != nil {
+			return fmt.Errorf("%s answered what is not a state: %w", admin, err)
+		}
+		return show(cmd.OutOrStdout(), st)
+	}
+	return cmd
+}
+
+func show(w io.Writer, st node.State) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "freshet %s, up %s, generation %d\n\n", st.Version, st.Uptime, st.Gen)
+	fmt.Fprintln(t, "NODE\tREDIS\tADMIN\tREADY\tDRAINING\tSLICES\tCONNS\tENTRIES\tHITS\tMISSES")
+	for _, n := range st.Nodes {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%v\t%v\t%d\t%d\t%d\t%d\t%d\n", n.ID, n.Addr, n.Admin, n.Ready, n.Draining, n.Slices, n.Conns, n.Entries, n.Hits, n.Misses)
+	}
+	fmt.Fprintln(t, "\nSLICE\tGENERATION\tOWNER")
+	for _, s := range st.Slices {
+		fmt.Fprintf(t, "%s\t%d\t%s\n", s.Range, s.Gen, s.Node)
+	}
+	return t.Flush()
+}

@@ -1,0 +1,154 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/pprof"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/freshet-cache/freshet/resp"
+)
+
+const (
+	adminTimeout = 10 * time.Second
+	defaultBeat  = time.Second
+)
+
+// State is the cluster as freshet status and FR.STATE show it.
+type State struct {
+	Version string       `json:"version"`
+	Uptime  string       `json:"uptime"`
+	Gen     uint64       `json:"generation"`
+	Nodes   []NodeState  `json:"nodes"`
+	Slices  []SliceState `json:"slices"`
+}
+
+// NodeState is one node.
+type NodeState struct {
+	ID       string `json:"id"`
+	Addr     string `json:"addr"`
+	Admin    string `json:"admin"`
+	Ready    bool   `json:"ready"`
+	Draining bool   `json:"draining"`
+	Slices   int    `json:"slices"`
+	Conns    int    `json:"connections"`
+	Entries  int    `json:"entries"`
+	Hits     uint64 `json:"hits"`
+	Misses   uint64 `json:"misses"`
+}
+
+// SliceState is one slice. Keys are quoted where they are not plain text.
+type SliceState struct {
+	Range string `json:"range"`
+	Gen   uint64 `json:"generation"`
+	Node  string `json:"node"`
+}
+
+// State describes the cluster now.
+func (p *Process) State() State {
+	st := p.assigner.State()
+	out := State{Version: Version, Uptime: time.Since(p.started).Round(time.Second).String(), Gen: uint64(st.Gen)}
+	count := map[string]int{}
+	for _, s := range st.Slices {
+		id, _, _ := strings.Cut(s.Node, "/")
+		count[s.Node]++
+		out.Slices = append(out.Slices, SliceState{s.Range.String(), uint64(s.Gen), id})
+	}
+	for _, n := range p.nodes {
+		out.Nodes = append(out.Nodes, NodeState{n.id, n.addr, n.adminAddr, n.ready(), n.draining.Load(), count[n.incarnation],
+			n.server.Stats().Conns, n.cache.Len(), n.m.hits.Load(), n.m.missed.Load()})
+	}
+	return out
+}
+
+func (p *Process) stateJSON() []byte {
+	b, _ := json.Marshal(p.State())
+	return b
+}
+
+func (n *Node) adminHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if !n.ready() {
+			http.Error(w, "not ready: draining, or some keys have no owner yet", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ready")
+	})
+	mux.HandleFunc("GET /api/state", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(n.p.stateJSON())
+	})
+	mux.HandleFunc("POST /api/drain", func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), n.p.cfg.Timeout)
+		defer cancel()
+		if err := n.Leave(ctx); err != nil {
+			http.Error(w, "the node still owns slices: "+err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "drained")
+	})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(n.m.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return mux
+}
+
+// explain answers FR.EXPLAIN.
+func (n *Node) explain(ctx context.Context, key []byte, w *resp.Writer) {
+	name := string(key)
+	r, _ := n.shard.Table().Find(name)
+	owner, _, _ := strings.Cut(r.Node, "/")
+	cached, hit := n.cache.Peek(name)
+	row, err := n.p.store.Load(ctx, name)
+	if err != nil {
+		w.Error(errorText(err))
+		return
+	}
+	yes := map[bool]string{true: "yes", false: "no"}
+	fields := [][2]string{
+		{"owner", owner}, {"address", r.Addr}, {"slice", r.Range.String()}, {"generation", strconv.FormatUint(uint64(r.Gen), 10)},
+		{"this-node", n.id}, {"owned-here", yes[n.cache.Owns(name)]}, {"cached-here", yes[hit]},
+		{"cached-version", strconv.FormatUint(cached.Version, 10)}, {"store-exists", yes[row.Exists]},
+		{"store-version", strconv.FormatUint(uint64(row.Version), 10)}, {"store-ttl", row.TTL.String()},
+		{"guard", fmt.Sprintf("%x", row.Guard[:])}, {"writer", fmt.Sprintf("%x", row.Writer[:])},
+	}
+	w.Map(len(fields))
+	for _, f := range fields {
+		w.BulkString(f[0])
+		w.BulkString(f[1])
+	}
+}
+
+// info answers INFO, with the lines clients look for.
+func (n *Node) info() string {
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	st := n.server.Stats()
+	up := int(time.Since(n.p.started).Seconds())
+	var b strings.Builder
+	line := func(format string, a ...any) { fmt.Fprintf(&b, format+"\r\n", a...) }
+	line("# Server")
+	line("redis_version:7.4.0\r\nfreshet_version:%s\r\nredis_mode:standalone\r\nos:%s\r\ntcp_port:%s\r\nuptime_in_seconds:%d", Version, runtime.GOOS, n.addr[strings.LastIndexByte(n.addr, ':')+1:], up)
+	line("\r\n# Clients\r\nconnected_clients:%d\r\nmaxclients:%d", st.Conns, n.p.cfg.MaxConns)
+	line("\r\n# Memory\r\nused_memory:%d\r\nmaxmemory:%d", mem.HeapAlloc, n.p.cfg.Memory)
+	line("\r\n# Persistence\r\nloading:0\r\nasync_loading:0")
+	line("\r\n# Stats\r\ntotal_connections_received:%d\r\ntotal_commands_processed:%d\r\nrejected_connections:%d\r\nkeyspace_hits:%d\r\nkeyspace_misses:%d",
+		st.Total, st.Commands, st.Rejected, n.m.hits.Load(), n.m.missed.Load())
+	line("\r\n# Replication\r\nrole:master\r\nconnected_slaves:0")
+	line("\r\n# Keyspace\r\ndb0:keys=%d,expires=0,avg_ttl=0", n.cache.Len())
+	return b.String()
+}
+
+// Version of freshet.
+const Version = "0.1.0-dev"

@@ -1,0 +1,155 @@
+package node
+
+import (
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"github.com/freshet-cache/freshet/linear"
+)
+
+// What nodes say to each other, as frames of a link: leases as messages, reads
+// and commands as requests. Each begins with a version and a kind.
+const (
+	frameVersion = 1
+
+	frameLease byte = 'L' // a message of shard/lease
+	frameRead  byte = 'R' // a key; answered by an entry
+	frameRun   byte = 'C' // commands; answered by their replies
+)
+
+// The first byte of an answer.
+const (
+	answerDone     byte = iota // what was asked for follows
+	answerNotOwner             // nothing was done: ask the owner
+	answerError                // nothing was done, and a text follows
+)
+
+// errFrame means that another node sent what this one cannot read.
+var errFrame = errors.New("node: malformed frame or another version; run one version of freshet on all nodes")
+
+// job is a list of commands to be run together by the owner of their keys.
+type job struct {
+	proto int
+	multi bool      // the reply is that of EXEC
+	watch []watched // keys that must not have changed
+	cmds  [][][]byte
+}
+
+// watched is a key and the version WATCH saw.
+type watched struct {
+	key     string
+	version uint64
+}
+
+func (j *job) append(b []byte) []byte {
+	flags := byte(0)
+	if j.multi {
+		flags = 1
+	}
+	b = append(b, frameVersion, frameRun, byte(j.proto), flags)
+	b = binary.AppendUvarint(b, uint64(len(j.watch)))
+	for _, w := range j.watch {
+		b = appendBytes(b, []byte(w.key))
+		b = binary.AppendUvarint(b, w.version)
+	}
+	b = binary.AppendUvarint(b, uint64(len(j.cmds)))
+	for _, args := range j.cmds {
+		b = binary.AppendUvarint(b, uint64(len(args)))
+		for _, a := range args {
+			b = appendBytes(b, a)
+		}
+	}
+	return b
+}
+
+func appendBytes(b, v []byte) []byte { return append(binary.AppendUvarint(b, uint64(len(v))), v...) }
+
+// scan reads fields off a frame; bad stays set once something was malformed.
+type scan struct {
+	b   []byte
+	bad bool
+}
+
+func (s *scan) num() uint64 {
+	n, w := binary.Uvarint(s.b)
+	if w <= 0 {
+		s.bad, s.b = true, nil
+		return 0
+	}
+	s.b = s.b[w:]
+	return n
+}
+
+// count is a number of things that take at least one byte each.
+func (s *scan) count() int {
+	n := s.num()
+	if n > uint64(len(s.b)) {
+		s.bad = true
+		return 0
+	}
+	return int(n)
+}
+
+func (s *scan) bytes() []byte {
+	n := s.count()
+	if s.bad {
+		return nil
+	}
+	v := s.b[:n:n]
+	s.b = s.b[n:]
+	return v
+}
+
+func decodeJob(b []byte) (*job, error) {
+	if len(b) < 4 || b[0] != frameVersion || b[1] != frameRun || b[2] != 2 && b[2] != 3 || b[3] > 1 {
+		return nil, errFrame
+	}
+	j, s := &job{proto: int(b[2]), multi: b[3] == 1}, scan{b: b[4:]}
+	for range s.count() {
+		j.watch = append(j.watch, watched{string(s.bytes()), s.num()})
+	}
+	for range s.count() {
+		var args [][]byte
+		for range s.count() {
+			args = append(args, s.bytes())
+		}
+		if len(args) == 0 {
+			return nil, errFrame
+		}
+		j.cmds = append(j.cmds, args)
+	}
+	if s.bad || len(s.b) > 0 {
+		return nil, errFrame
+	}
+	return j, nil
+}
+
+func appendEntry(b []byte, e linear.Entry[[]byte]) []byte {
+	flags := byte(0)
+	if e.Exists {
+		flags |= 1
+	}
+	if e.Hit {
+		flags |= 2
+	}
+	b = append(b, flags)
+	b = binary.AppendUvarint(b, e.Version)
+	b = binary.AppendUvarint(b, uint64(e.TTL))
+	return append(b, e.Value...)
+}
+
+func decodeEntry(b []byte) (linear.Entry[[]byte], error) {
+	if len(b) == 0 || b[0] > 3 {
+		return linear.Entry[[]byte]{}, errFrame
+	}
+	s := scan{b: b[1:]}
+	e := linear.Entry[[]byte]{Exists: b[0]&1 != 0, Hit: b[0]&2 != 0, Version: s.num(), TTL: time.Duration(s.num())}
+	if s.bad {
+		return e, errFrame
+	}
+	if e.Exists {
+		e.Value = s.b
+	}
+	return e, nil
+}

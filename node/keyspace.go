@@ -1,0 +1,342 @@
+package node
+
+import (
+	"context"
+	"math/rand/v2"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/freshet-cache/freshet/resp"
+)
+
+// ownCommands are freshet's, under one prefix.
+var ownCommands = []resp.Command{
+	{Name: "fr.getv", Arity: 2, Flags: []string{"readonly", "fast"}, FirstKey: 1, LastKey: 1, Step: 1, Group: "freshet",
+		Summary: "Returns version, value and remaining milliseconds (-1: for ever) of a key.", Since: "0.1.0"},
+	{Name: "fr.cas", Arity: -4, Flags: []string{"write", "denyoom"}, FirstKey: 1, LastKey: 1, Step: 1, Group: "freshet",
+		Summary: "FR.CAS key version value [EX s|PX ms|KEEPTTL]: sets a key whose version is still that; null if it is not.", Since: "0.1.0"},
+	{Name: "fr.explain", Arity: 2, Flags: []string{"readonly"}, FirstKey: 1, LastKey: 1, Step: 1, Group: "freshet",
+		Summary: "Says who owns a key, in which slice, under which guard, and whether it is cached here.", Since: "0.1.0"},
+	{Name: "fr.state", Arity: 1, Flags: []string{"readonly"}, Group: "freshet",
+		Summary: "Returns the state of the cluster as JSON.", Since: "0.1.0"},
+	{Name: "fr.move", Arity: 3, Flags: []string{"admin"}, Group: "freshet",
+		Summary: "FR.MOVE key node: begins to move the slice of a key to a node.", Since: "0.1.0"},
+	{Name: "fr.split", Arity: 2, Flags: []string{"admin"}, Group: "freshet",
+		Summary: "FR.SPLIT key: makes a slice begin at a key. Nothing changes hands.", Since: "0.1.0"},
+	{Name: "fr.drain", Arity: 1, Flags: []string{"admin"}, Group: "freshet",
+		Summary: "Moves everything this node owns to others; it goes on serving by forwarding.", Since: "0.1.0"},
+	{Name: "fr.link", Arity: 2, Flags: []string{"admin"}, Group: "freshet",
+		Summary: "Turns the connection into a link between nodes.", Since: "0.1.0"},
+}
+
+// view looks at bytes as a string for as long as they do not change: for look-ups.
+func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// other runs the commands that are not about the values of keys.
+func (n *Node) other(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.Writer) {
+	ctx, cancel := context.WithTimeout(c.Context(), n.p.cfg.Timeout)
+	defer cancel()
+	switch cmd.Name {
+	case "watch":
+		n.watch(c, args, w)
+	case "unwatch":
+		if s, ok := c.State.(*session); ok {
+			s.watch = nil
+		}
+		w.SimpleString("OK")
+	case "scan":
+		w.MayBlock()
+		n.scan(ctx, args, w)
+	case "keys":
+		w.MayBlock()
+		n.keys(ctx, string(args[1]), w)
+	case "dbsize":
+		w.MayBlock()
+		if count, err := n.p.store.Count(ctx); err != nil {
+			w.Error(errorText(err))
+		} else {
+			w.Int(int64(count))
+		}
+	case "randomkey":
+		n.randomKey(ctx, w)
+	case "flushdb", "flushall":
+		n.flush(c, w)
+	case "info":
+		w.Verbatim(n.info())
+	case "config":
+		n.config(args, w)
+	case "time":
+		now := time.Now()
+		w.Array(2)
+		w.BulkString(strconv.FormatInt(now.Unix(), 10))
+		w.BulkString(strconv.Itoa(now.Nanosecond() / 1000))
+	case "fr.link":
+		n.link(c, args, w)
+	case "fr.explain":
+		n.explain(ctx, args[1], w)
+	case "fr.state":
+		w.Bulk(n.p.stateJSON())
+	default:
+		n.administer(ctx, cmd.Name, args, w)
+	}
+}
+
+// administer changes who owns what.
+func (n *Node) administer(ctx context.Context, name string, args [][]byte, w *resp.Writer) {
+	switch name {
+	case "fr.move":
+		for _, m := range n.p.nodes {
+			if m.id == string(args[2]) && n.p.assigner.Move(string(args[1]), m.incarnation) {
+				w.SimpleString("OK")
+				return
+			}
+		}
+		w.Error("ERR nothing to move: the node is not known, has the slice already, or the slice is moving")
+	case "fr.split":
+		n.p.assigner.Cut(string(args[1]))
+		w.SimpleString("OK")
+	case "fr.drain":
+		w.MayBlock()
+		if err := n.Leave(ctx); err != nil {
+			w.Error("TRYAGAIN the node still owns slices: are there other nodes? " + err.Error())
+			return
+		}
+		w.SimpleString("OK")
+	default:
+		w.Error("ERR " + name + " is not supported")
+	}
+}
+
+// cursors remember where scans go on: clients want a number, and a key is none.
+// The oldest is forgotten when there are too many.
+type cursors struct {
+	mu   sync.Mutex
+	last uint64
+	from map[uint64]string
+}
+
+const maxCursors = 16384
+
+func (s *cursors) put(key string) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.from == nil {
+		s.from, s.last = map[uint64]string{}, rand.Uint64N(1<<32)<<20 // another life's cursors must not fit
+	}
+	s.last++
+	s.from[s.last] = key
+	delete(s.from, s.last-maxCursors)
+	return s.last
+}
+
+func (s *cursors) get(n uint64) (string, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key, ok := s.from[n]
+	return key, ok
+}
+
+func (n *Node) scan(ctx context.Context, args [][]byte, w *resp.Writer) {
+	cursor, err := strconv.ParseUint(string(args[1]), 10, 64)
+	from, known := n.cursors.get(cursor)
+	if err != nil || cursor != 0 && !known {
+		w.Error("ERR invalid cursor: it is not one of this node, or too old; begin again with 0")
+		return
+	}
+	match, count := "", 10
+	for i := 2; i < len(args); i += 2 {
+		if i+1 >= len(args) {
+			w.Error(errSyntax)
+			return
+		}
+		switch lower(args[i]) {
+		case "match":
+			match = string(args[i+1])
+		case "count":
+			if count, err = strconv.Atoi(string(args[i+1])); err != nil || count < 1 {
+				w.Error(errSyntax)
+				return
+			}
+		case "type":
+			if lower(args[i+1]) != "string" {
+				w.Array(2)
+				w.BulkString("0")
+				w.Array(0)
+				return
+			}
+		default:
+			w.Error(errSyntax)
+			return
+		}
+	}
+	keys, next, done, err := n.p.store.Scan(ctx, from, min(count, 100_000))
+	if err != nil {
+		w.Error(errorText(err))
+		return
+	}
+	cursor = 0
+	if !done {
+		cursor = n.cursors.put(next)
+	}
+	keys = matching(keys, match)
+	w.Array(2)
+	w.BulkString(strconv.FormatUint(cursor, 10))
+	w.Array(len(keys))
+	for _, k := range keys {
+		w.BulkString(k)
+	}
+}
+
+func matching(keys []string, pattern string) []string {
+	if pattern == "" || pattern == "*" {
+		return keys
+	}
+	var out []string
+	for _, k := range keys {
+		if glob(pattern, k) {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// glob matches as Redis does: * ? [a-z] [^a] and \ before a character. It takes
+// time in proportion to the product of the lengths at most.
+func glob(pattern, s string) bool {
+	star, back := -1, 0
+	p, i := 0, 0
+	for i < len(s) {
+		if p < len(pattern) && pattern[p] == '*' {
+			star, back = p, i
+			p++
+			continue
+		}
+		if n := one(pattern[p:], s[i]); n > 0 {
+			p += n
+			i++
+			continue
+		}
+		if star < 0 {
+			return false
+		}
+		back++
+		p, i = star+1, back
+	}
+	return strings.Trim(pattern[p:], "*") == ""
+}
+
+// one matches one character; the result is the length of the pattern used.
+func one(pattern string, c byte) int {
+	switch {
+	case pattern == "":
+		return 0
+	case pattern[0] == '?':
+		return 1
+	case pattern[0] == '[':
+		if end := strings.IndexByte(pattern[1:], ']'); end >= 0 {
+			class := pattern[:end+2]
+			if ok, err := path.Match(class, string(rune(c))); err == nil && ok && c < 128 {
+				return len(class)
+			}
+			return 0
+		}
+	case pattern[0] == '\\' && len(pattern) > 1:
+		if pattern[1] == c {
+			return 2
+		}
+		return 0
+	}
+	if pattern[0] == c {
+		return 1
+	}
+	return 0
+}
+
+// maxKeys bounds the answer of KEYS.
+const maxKeys = 1_000_000
+
+func (n *Node) keys(ctx context.Context, pattern string, w *resp.Writer) {
+	var all []string
+	for from, done := "", false; !done; {
+		keys, next, end, err := n.p.store.Scan(ctx, from, 10_000)
+		if err != nil {
+			w.Error(errorText(err))
+			return
+		}
+		all, from, done = append(all, matching(keys, pattern)...), next, end
+		if len(all) > maxKeys {
+			w.Error("ERR too many keys for one answer; use SCAN")
+			return
+		}
+	}
+	w.Array(len(all))
+	for _, k := range all {
+		w.BulkString(k)
+	}
+}
+
+// randomKey picks among the keys behind a random point, or the first ones.
+func (n *Node) randomKey(ctx context.Context, w *resp.Writer) {
+	for _, from := range []string{string([]byte{byte(' ' + rand.IntN(95)), byte(' ' + rand.IntN(95))}), ""} {
+		keys, _, _, err := n.p.store.Scan(ctx, from, 64)
+		if err != nil {
+			w.Error(errorText(err))
+			return
+		}
+		if len(keys) > 0 {
+			w.BulkString(keys[rand.IntN(len(keys))])
+			return
+		}
+	}
+	w.Null()
+}
+
+// flush removes every key by its owner, one after the other.
+func (n *Node) flush(c *resp.Conn, w *resp.Writer) {
+	w.MayBlock()
+	for from, done := "", false; !done; {
+		keys, next, end, err := n.p.store.Scan(c.Context(), from, 1000)
+		if err != nil {
+			w.Error(errorText(err))
+			return
+		}
+		from, done = next, end
+		var args [][]byte
+		for _, k := range keys {
+			args = append(args, []byte(k))
+		}
+		tmp := resp.NewWriter(2)
+		n.each(c, []byte("DEL"), args, 1, tmp)
+		if b := tmp.Bytes(); len(b) > 0 && b[0] == '-' {
+			w.Raw(b)
+			return
+		}
+	}
+	w.SimpleString("OK")
+}
+
+func (n *Node) config(args [][]byte, w *resp.Writer) {
+	known := map[string]string{"save": "", "appendonly": "no", "maxmemory": strconv.FormatInt(n.p.cfg.Memory, 10),
+		"maxclients": strconv.Itoa(n.p.cfg.MaxConns), "databases": "1", "proto-max-bulk-len": strconv.Itoa(n.p.cfg.MaxValue)}
+	if lower(args[1]) != "get" || len(args) < 3 {
+		w.Error("ERR only CONFIG GET is supported; settings are flags of freshet serve")
+		return
+	}
+	out := map[string]string{}
+	for _, pattern := range args[2:] {
+		for k, v := range known {
+			if glob(lower(pattern), k) {
+				out[k] = v
+			}
+		}
+	}
+	w.Map(len(out))
+	for k, v := range out {
+		w.BulkString(k)
+		w.BulkString(v)
+	}
+}

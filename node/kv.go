@@ -1,0 +1,62 @@
+package node
+
+import (
+	"errors"
+	"time"
+
+	"github.com/freshet-cache/freshet/linear"
+	"github.com/freshet-cache/freshet/resp"
+)
+
+// kv is what a command sees: the state of its keys, and what it changes. The
+// same command runs alone, in a transaction, or for another node.
+type kv interface {
+	// get is the state of a key; false means that the command must stop, its
+	// answer is an error already.
+	get(key []byte) (linear.Entry[[]byte], bool)
+	// put sets a key; ttl 0 is for ever, linear.KeepTTL keeps the deadline.
+	put(key, value []byte, ttl time.Duration)
+	del(key []byte)
+}
+
+// command is one data command. It writes one reply, whatever happens.
+type command func(x kv, args [][]byte, w *resp.Writer)
+
+// tx is the kv of commands that write: inside an update, at the owner.
+type tx struct {
+	*linear.Tx[[]byte]
+	err error
+}
+
+func (t *tx) get(key []byte) (linear.Entry[[]byte], bool) {
+	e, err := t.Get(string(key))
+	t.err = errors.Join(t.err, err)
+	return e, err == nil
+}
+
+func (t *tx) put(key, value []byte, ttl time.Duration) {
+	if value == nil {
+		value = []byte{}
+	}
+	t.err = errors.Join(t.err, t.PutTTL(string(key), append(make([]byte, 0, len(value)), value...), ttl))
+}
+
+func (t *tx) del(key []byte) { t.err = errors.Join(t.err, t.Delete(string(key))) }
+
+// reader is the kv of commands that only read: each key by itself, from
+// wherever its latest state is.
+type reader struct {
+	n   *Node
+	c   *resp.Conn
+	w   *resp.Writer
+	err error
+}
+
+func (r *reader) get(key []byte) (linear.Entry[[]byte], bool) {
+	e, err := r.n.read(r.c, key, r.w)
+	r.err = errors.Join(r.err, err)
+	return e, err == nil
+}
+
+func (r *reader) put([]byte, []byte, time.Duration) { panic("node: a command that only reads writes") }
+func (r *reader) del([]byte)                        { panic("node: a command that only reads deletes") }

@@ -1,0 +1,129 @@
+package node
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/freshet-cache/freshet/linear"
+	"github.com/freshet-cache/freshet/linear/clink"
+)
+
+// metrics count what a node does; docs/operating.md lists them.
+type metrics struct {
+	registry  *prometheus.Registry
+	hits      atomic.Uint64
+	missed    atomic.Uint64
+	events    [clink.EventKinds]prometheus.Counter
+	misses    [3]prometheus.Counter
+	forwarded prometheus.Counter
+	aside     prometheus.Counter
+	store     [4]prometheus.Observer
+	storeErr  [4]prometheus.Counter
+	commands  map[string]prometheus.Observer
+	rest      prometheus.Observer
+}
+
+var eventNames = [clink.EventKinds][2]string{
+	clink.FillRefusedNoGuard:  {"fills_refused_total", "no_guard"},
+	clink.FillRefusedOverlap:  {"fills_refused_total", "overlap"},
+	clink.FillRefusedLease:    {"fills_refused_total", "lease"},
+	clink.OutcomeUnknown:      {"writes_unresolved_total", "began"},
+	clink.OutcomeProvenDone:   {"writes_unresolved_total", "proven_done"},
+	clink.OutcomeProvenFailed: {"writes_unresolved_total", "proven_failed"},
+	clink.OutcomeLeftUnknown:  {"writes_unresolved_total", "left_unknown"},
+	clink.GuardInstalled:      {"guards_total", "installed"},
+	clink.GuardRefused:        {"guards_total", "refused"},
+	clink.GuardLost:           {"guards_total", "unanswered"},
+	clink.Mismatched:          {"writes_refused_total", "guard_mismatch"},
+	clink.Conflicted:          {"writes_refused_total", "conflict"},
+	clink.Combined:            {"combined_total", "writes"},
+	clink.Joined:              {"combined_total", "reads"},
+}
+
+func newMetrics(n *Node) *metrics {
+	m := &metrics{registry: prometheus.NewRegistry(), commands: map[string]prometheus.Observer{}}
+	f := prometheus.WrapRegistererWithPrefix("freshet_", prometheus.WrapRegistererWith(prometheus.Labels{"node": n.id}, m.registry))
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	vecs := map[string]*prometheus.CounterVec{}
+	vec := func(name, help, label string) *prometheus.CounterVec {
+		if vecs[name] == nil {
+			vecs[name] = prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+			f.MustRegister(vecs[name])
+		}
+		return vecs[name]
+	}
+	for k, name := range eventNames {
+		m.events[k] = vec(name[0], "What the protocol did, by kind.", "kind").WithLabelValues(name[1])
+	}
+	for i, why := range []string{"absent", "expired", "lease_over"} {
+		m.misses[i] = vec("misses_total", "Reads that were not served from memory, by cause.", "cause").WithLabelValues(why)
+	}
+	m.forwarded = vec("forwarded_total", "Requests that went to another node.", "kind").WithLabelValues("all")
+	m.aside = vec("stepped_aside_total", "Invariants that failed; the node reads through after one.", "kind").WithLabelValues("all")
+	buckets := prometheus.ExponentialBuckets(1e-6, 2, 24)
+	calls := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "store_seconds", Help: "How long the store took, by request.", Buckets: buckets}, []string{"request"})
+	cmds := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "command_seconds", Help: "How long commands took, but GETs served from memory, by name.", Buckets: buckets}, []string{"command"})
+	f.MustRegister(calls, cmds)
+	for i, name := range []string{"load", "commit", "set_guard", "splits"} {
+		m.store[i] = calls.WithLabelValues(name)
+		m.storeErr[i] = vec("store_errors_total", "Requests the store refused or did not answer, by request.", "request").WithLabelValues(name)
+	}
+	for _, c := range n.p.commands {
+		m.commands[c.Name] = cmds.WithLabelValues(c.Name)
+	}
+	m.commands["exec"] = cmds.WithLabelValues("exec")
+	m.rest = cmds.WithLabelValues("other")
+	gauge := func(name, help string, v func() float64) {
+		f.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, v))
+	}
+	f.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "hits_total", Help: "Reads served from memory."}, func() float64 { return float64(m.hits.Load()) }))
+	gauge("entries", "Entries in memory.", func() float64 { return float64(n.cache.Len()) })
+	gauge("entries_bytes", "Memory of entries, as bounded by --memory.", func() float64 { return float64(n.cache.Bytes()) })
+	gauge("connections", "Client connections.", func() float64 { return float64(n.server.Stats().Conns) })
+	gauge("slices_owned", "Slices this node owns.", func() float64 { return float64(n.cache.Leases()) })
+	gauge("table_version", "Version of the routing table; it grows with every resharding.", func() float64 { return float64(n.shard.Table().Version) })
+	gauge("ready", "Whether the node is ready.", func() float64 {
+		if n.ready() {
+			return 1
+		}
+		return 0
+	})
+	return m
+}
+
+func (m *metrics) hit() { m.hits.Add(1) }
+
+// timer measures one command.
+func (m *metrics) timer(name string) func() {
+	began := time.Now()
+	return func() {
+		o := m.commands[name]
+		if o == nil {
+			o = m.rest
+		}
+		o.Observe(time.Since(began).Seconds())
+	}
+}
+
+// Miss implements linear.Recorder.
+func (m *metrics) Miss(why linear.MissCause) {
+	m.missed.Add(1)
+	m.misses[why].Inc()
+}
+
+// Event implements linear.Recorder.
+func (m *metrics) Event(e clink.EventKind) { m.events[e].Inc() }
+
+// StoreCall implements linear.Recorder.
+func (m *metrics) StoreCall(kind linear.StoreCall, took time.Duration, err error) {
+	m.store[kind].Observe(took.Seconds())
+	if err != nil {
+		m.storeErr[kind].Inc()
+	}
+}
+
+// SteppedAside implements linear.Recorder.
+func (m *metrics) SteppedAside() { m.aside.Inc() }

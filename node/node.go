@@ -1,0 +1,373 @@
+package node
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/freshet-cache/freshet/linear"
+	"github.com/freshet-cache/freshet/link"
+	"github.com/freshet-cache/freshet/resp"
+	"github.com/freshet-cache/freshet/shard"
+	"github.com/freshet-cache/freshet/shard/lease"
+)
+
+// Node is one node of a process.
+type Node struct {
+	p           *Process
+	id          string
+	incarnation string
+	addr        string // where others reach it
+	adminAddr   string
+
+	listener, adminListener net.Listener
+
+	cache    *linear.Cache[[]byte]
+	shard    *shard.Node
+	peers    *peers
+	server   *resp.Server
+	admin    *http.Server
+	m        *metrics
+	cursors  cursors
+	draining atomic.Bool
+	work     sync.WaitGroup
+}
+
+// listen takes the ports of the i-th node.
+func listen(p *Process, i int) (*Node, error) {
+	n := &Node{p: p, id: p.cfg.NodeID}
+	if p.cfg.Nodes > 1 {
+		n.id = strings.TrimRight(p.cfg.NodeID, "0123456789") + strconv.Itoa(i+1)
+	}
+	n.incarnation = n.id + "/" + unique()
+	var err error
+	if n.listener, err = bind("listen", at(p.cfg.Listen, i)); err != nil {
+		return nil, err
+	}
+	if n.adminListener, err = bind("admin", at(p.cfg.Admin, i)); err != nil {
+		n.listener.Close()
+		return nil, err
+	}
+	n.addr, n.adminAddr = n.listener.Addr().String(), n.adminListener.Addr().String()
+	if p.cfg.Advertise != "" {
+		n.addr = at(p.cfg.Advertise, i)
+	}
+	return n, nil
+}
+
+// start serves. The process's assigner is running.
+func (n *Node) start() error {
+	ctls, err := n.p.clientTLS()
+	if err != nil {
+		return err
+	}
+	n.m = newMetrics(n)
+	n.peers = &peers{password: n.p.cfg.Password, tls: withName(ctls, n.addr), message: n.fromAssigner, request: n.serve, links: map[string]*dialled{}}
+	n.server = resp.NewServer(n, resp.Options{
+		Commands: n.p.commands, Password: n.p.cfg.Password, TLS: n.p.tls, MaxConns: n.p.cfg.MaxConns,
+		MaxBulk: max(n.p.cfg.MaxKey, n.p.cfg.MaxValue), Logger: n.p.log,
+	})
+	n.cache, err = linear.New(linear.Options[[]byte]{
+		Store: n.p.store, Codec: linear.Bytes(), MaxBytes: n.p.cfg.Memory, Timeout: n.p.cfg.Timeout, Clock: n.p.clock,
+		Join: n.join, Recorder: n.m, Logger: n.p.log,
+	})
+	if err != nil {
+		return err
+	}
+	n.work.Go(func() {
+		if err := n.server.Serve(n.listener); !errors.Is(err, resp.ErrClosed) {
+			n.p.log.Error("the listener failed; this node takes no more connections", "err", err)
+		}
+	})
+	n.admin = &http.Server{Handler: n.adminHandler(), ReadHeaderTimeout: adminTimeout, IdleTimeout: adminTimeout}
+	n.work.Go(func() { _ = n.admin.Serve(n.adminListener) })
+	n.shard.Hurry()
+	return nil
+}
+
+func withName(c *tls.Config, addr string) *tls.Config {
+	if c != nil {
+		c.ServerName, _, _ = net.SplitHostPort(addr)
+	}
+	return c
+}
+
+// join asks for leases, in the cache's name.
+func (n *Node) join(w shard.Watcher) {
+	n.shard = shard.StartNode(shard.NodeOptions{
+		NodeOptions: lease.NodeOptions{Node: n.incarnation, Addr: n.addr, Host: n.p.host, Drift: 200},
+		Clock:       n.p.clock, Beat: min(n.p.cfg.Lease/5, defaultBeat), Watch: w,
+		Send:  func(m any) { n.peers.send(n.p.home(), lease.Append([]byte{frameVersion, frameLease}, m)) },
+		Loads: n.loads,
+	})
+}
+
+func (n *Node) loads() []lease.Load {
+	if n.cache == nil { // the first beat comes while the cache is being made
+		return nil
+	}
+	return n.cache.Loads()
+}
+
+// fromAssigner takes a message that came back over the link to the assigner.
+func (n *Node) fromAssigner(frame []byte) {
+	if len(frame) < 2 || frame[0] != frameVersion || frame[1] != frameLease {
+		return
+	}
+	m, err := lease.Decode(frame[2:])
+	if err != nil {
+		n.p.log.Warn("the assigner sent what cannot be read", "err", err)
+		return
+	}
+	n.shard.Deliver(m)
+}
+
+// Command implements resp.Handler.
+func (n *Node) Command(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.Writer) {
+	if cmd.Name == "get" { // nearly every command is this one, and a hit
+		key := args[1]
+		if e, ok := n.cache.Peek(view(key)); ok {
+			n.m.hit()
+			value(e, w)
+			return
+		}
+	}
+	defer n.m.timer(cmd.Name)()
+	if bad := n.badKey(cmd, args); bad != "" {
+		w.Error(bad)
+		return
+	}
+	switch run, write := reads[cmd.Name], writes[cmd.Name]; {
+	case run != nil:
+		n.runRead(c, run, args, w)
+	case write != nil:
+		n.runWrite(c, cmd, args, w)
+	default:
+		n.other(c, cmd, args, w)
+	}
+}
+
+// badKey says what is wrong with a command's keys.
+func (n *Node) badKey(cmd *resp.Command, args [][]byte) string {
+	if cmd.Name == "mset" || cmd.Name == "msetnx" {
+		if len(args)%2 == 0 {
+			return "ERR wrong number of arguments for '" + cmd.Name + "' command"
+		}
+	}
+	for _, k := range cmd.Keys(args) {
+		if len(k) == 0 || len(k) > n.p.cfg.MaxKey {
+			return "ERR a key of " + strconv.Itoa(len(k)) + " bytes: keys have 1 to " + strconv.Itoa(n.p.cfg.MaxKey)
+		}
+	}
+	return ""
+}
+
+func (n *Node) runRead(c *resp.Conn, run command, args [][]byte, w *resp.Writer) {
+	r := &reader{n: n, c: c, w: w}
+	tmp := resp.NewWriter(w.Proto())
+	if run(r, args, tmp); r.err != nil {
+		w.Error(errorText(r.err))
+		return
+	}
+	w.Raw(tmp.Bytes())
+}
+
+// runWrite has a command done by the owner of its keys. Those that Redis does to
+// many keys at once, and whose keys have several owners, are taken apart.
+func (n *Node) runWrite(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.Writer) {
+	j := &job{proto: w.Proto(), cmds: [][][]byte{args}}
+	keys := n.keysOf(j)
+	if len(keys) == 1 || n.together(keys) {
+		n.run(c, j, keys, w)
+		return
+	}
+	switch cmd.Name {
+	case "del", "unlink":
+		n.each(c, args[0], args[1:], 1, w)
+	case "mset":
+		n.each(c, args[0], args[1:], 2, w)
+	default:
+		w.Error(errCrossOwner.Error())
+	}
+}
+
+// together reports whether the keys seem to have one owner.
+func (n *Node) together(keys []string) bool {
+	t := n.shard.Table()
+	owner := ""
+	for i, k := range keys {
+		r, _ := t.Find(k)
+		if i > 0 && r.Node != owner {
+			return false
+		}
+		owner = r.Node
+	}
+	return true
+}
+
+// each runs a command once for every step arguments, and adds up the integers it
+// answers. The first error ends it: what was done before stays done.
+func (n *Node) each(c *resp.Conn, name []byte, args [][]byte, step int, w *resp.Writer) {
+	sum, ints := int64(0), false
+	for i := 0; i+step <= len(args); i += step {
+		j := &job{proto: 2, cmds: [][][]byte{append([][]byte{name}, args[i:i+step]...)}}
+		tmp := resp.NewWriter(2)
+		n.run(c, j, []string{string(args[i])}, tmp)
+		switch b := tmp.Bytes(); b[0] {
+		case '-':
+			w.Raw(b)
+			return
+		case ':':
+			k, _ := strconv.ParseInt(string(b[1:len(b)-2]), 10, 64)
+			sum, ints = sum+k, true
+		}
+	}
+	if ints {
+		w.Int(sum)
+		return
+	}
+	w.SimpleString("OK")
+}
+
+// Exec implements resp.Handler.
+func (n *Node) Exec(c *resp.Conn, cmds []resp.Queued, w *resp.Writer) {
+	defer n.m.timer("exec")()
+	j := &job{proto: w.Proto(), multi: true}
+	if s, ok := c.State.(*session); ok {
+		j.watch, s.watch = s.watch, nil
+	}
+	for _, q := range cmds {
+		if bad := n.badKey(q.Cmd, q.Args); bad != "" {
+			w.Error("EXECABORT Transaction discarded because of: " + bad)
+			return
+		}
+		j.cmds = append(j.cmds, q.Args)
+	}
+	keys := n.keysOf(j)
+	switch {
+	case len(keys) == 0:
+		w.Array(len(cmds))
+		for _, q := range cmds {
+			n.one(nil, q.Args, w)
+		}
+	case !n.together(keys):
+		w.Error(errCrossOwner.Error())
+	default:
+		n.run(c, j, keys, w)
+	}
+}
+
+// session is what a connection watches.
+type session struct{ watch []watched }
+
+const maxWatched = 1024
+
+// watch remembers the versions of keys, for EXEC.
+func (n *Node) watch(c *resp.Conn, args [][]byte, w *resp.Writer) {
+	s, ok := c.State.(*session)
+	if !ok {
+		s = &session{}
+		c.State = s
+	}
+	if len(s.watch)+len(args)-1 > maxWatched {
+		w.Error("ERR too many watched keys; UNWATCH, and watch up to " + strconv.Itoa(maxWatched))
+		return
+	}
+	for _, key := range args[1:] {
+		e, err := n.read(c, key, w)
+		if err != nil {
+			w.Error(errorText(err))
+			return
+		}
+		s.watch = append(s.watch, watched{string(key), e.Version})
+	}
+	w.SimpleString("OK")
+}
+
+// Closed implements resp.Handler.
+func (n *Node) Closed(*resp.Conn) {}
+
+// link lets another node have a connection as a link.
+func (n *Node) link(c *resp.Conn, args [][]byte, w *resp.Writer) {
+	if string(args[1]) != strconv.Itoa(frameVersion) {
+		w.Error("ERR this node speaks link version " + strconv.Itoa(frameVersion) + "; run one version of freshet on all nodes")
+		return
+	}
+	w.SimpleString("OK")
+	c.Hijack(func(nc net.Conn, r *bufio.Reader) {
+		var l *link.Link
+		made := make(chan struct{})
+		l = link.New(nc, r, link.Options{Request: n.serve, Message: func(f []byte) {
+			<-made
+			n.p.fromNode(f, func(b []byte) { _ = l.Send(b) })
+		}})
+		close(made)
+		<-l.Done()
+		l.Wait()
+	})
+}
+
+// ready reports whether the node routes every key, and owns what it should.
+func (n *Node) ready() bool {
+	if n.draining.Load() || n.shard == nil {
+		return false
+	}
+	t := n.shard.Table()
+	if len(t.Slices) == 0 {
+		return false
+	}
+	for _, r := range t.Slices {
+		if r.Node == "" || r.Node == n.incarnation && !n.cache.Owns(r.Low) {
+			return false
+		}
+	}
+	return true
+}
+
+// Leave moves everything this node owns elsewhere and goes on serving by
+// forwarding. It fails if there is nowhere to go before ctx ends.
+func (n *Node) Leave(ctx context.Context) error {
+	n.draining.Store(true)
+	return n.shard.Leave(ctx)
+}
+
+// drain finishes what clients have asked.
+func (n *Node) drain(ctx context.Context) {
+	if n.server != nil {
+		_ = n.server.Shutdown(ctx) // links go on: the other nodes' clients need them
+	}
+}
+
+// close ends everything.
+func (n *Node) close(ctx context.Context) error {
+	var err error
+	if n.admin != nil {
+		_ = n.admin.Close()
+	}
+	if n.server != nil {
+		_ = n.server.Close()
+	}
+	if n.shard != nil {
+		n.shard.Close()
+	}
+	if n.peers != nil {
+		n.peers.close()
+	}
+	if n.cache != nil {
+		err = n.cache.Close(ctx)
+	}
+	n.listener.Close()
+	n.adminListener.Close()
+	n.work.Wait()
+	return err
+}
+
+// ID is the node's name.
+func (n *Node) ID() string { return n.id }

@@ -1,0 +1,186 @@
+package node
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/freshet-cache/freshet/link"
+	"github.com/freshet-cache/freshet/resp"
+)
+
+// errUnreached means that nothing was sent.
+var errUnreached = errors.New("node: the other node could not be reached; nothing was sent")
+
+// peers are the links this node has opened, by address. One is dialled when it
+// is needed, and again when it broke.
+type peers struct {
+	password string
+	tls      *tls.Config
+	message  func(frame []byte)
+	request  func(ctx context.Context, frame []byte) []byte
+
+	mu     sync.Mutex
+	links  map[string]*dialled
+	closed bool
+}
+
+// dialled is a link, or the attempt to have one, which callers share.
+type dialled struct {
+	ready chan struct{}
+	link  *link.Link
+	err   error
+}
+
+const dialTimeout = 2 * time.Second
+
+// to returns the link to addr.
+func (p *peers) to(ctx context.Context, addr string) (*link.Link, error) {
+	p.mu.Lock()
+	d := p.links[addr]
+	if d != nil && d.failed() {
+		d = nil
+	}
+	if d == nil && !p.closed {
+		d = &dialled{ready: make(chan struct{})}
+		p.links[addr] = d
+		go func() {
+			d.link, d.err = p.dial(addr)
+			close(d.ready)
+		}()
+	}
+	p.mu.Unlock()
+	if d == nil {
+		return nil, errUnreached
+	}
+	select {
+	case <-d.ready:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", errUnreached, context.Cause(ctx))
+	}
+	if d.err != nil {
+		return nil, fmt.Errorf("%w: %w", errUnreached, d.err)
+	}
+	return d.link, nil
+}
+
+// failed reports whether the link must be dialled anew.
+func (d *dialled) failed() bool {
+	select {
+	case <-d.ready:
+	default:
+		return false
+	}
+	if d.err != nil {
+		return true
+	}
+	select {
+	case <-d.link.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// dial opens a connection as any client would, and turns it into a link.
+func (p *peers) dial(addr string) (*link.Link, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+	defer cancel()
+	var nc net.Conn
+	var err error
+	if p.tls != nil {
+		d := tls.Dialer{Config: p.tls}
+		nc, err = d.DialContext(ctx, "tcp", addr)
+	} else {
+		var d net.Dialer
+		nc, err = d.DialContext(ctx, "tcp", addr)
+	}
+	if err != nil {
+		return nil, err
+	}
+	_ = nc.SetDeadline(time.Now().Add(dialTimeout))
+	r := bufio.NewReaderSize(nc, 64<<10)
+	if p.password != "" {
+		err = ask(nc, r, "AUTH", p.password)
+	}
+	if err == nil {
+		err = ask(nc, r, "FR.LINK", fmt.Sprint(frameVersion))
+	}
+	if err != nil {
+		nc.Close()
+		return nil, err
+	}
+	_ = nc.SetDeadline(time.Time{})
+	return link.New(nc, r, link.Options{Message: p.message, Request: p.request}), nil
+}
+
+// ask sends one command and wants OK.
+func ask(nc net.Conn, r *bufio.Reader, args ...string) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "*%d\r\n", len(args))
+	for _, a := range args {
+		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(a), a)
+	}
+	if _, err := nc.Write([]byte(b.String())); err != nil {
+		return err
+	}
+	reply, err := resp.ReadReply(r)
+	if err != nil {
+		return err
+	}
+	if s := fmt.Sprint(reply); !strings.Contains(s, "OK") {
+		return fmt.Errorf("node: %s was answered with %s", args[0], s)
+	}
+	return nil
+}
+
+// call sends a request to addr and waits for its answer. errUnreached means that
+// nothing was done; any other error that it is unknown.
+func (p *peers) call(ctx context.Context, addr string, frame []byte) ([]byte, error) {
+	l, err := p.to(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	b, err := l.Call(ctx, frame)
+	if errors.Is(err, link.ErrFull) {
+		return nil, fmt.Errorf("%w: %w", errUnreached, err)
+	}
+	return b, err
+}
+
+// send sends a message if a link stands; else it dials one and the message is
+// lost, which messages may be.
+func (p *peers) send(addr string, frame []byte) {
+	ctx, cancel := context.WithCancel(context.Background())
+	p.mu.Lock()
+	d := p.links[addr]
+	p.mu.Unlock()
+	if d == nil || d.failed() {
+		cancel() // begin to dial, and do not wait
+	}
+	if l, err := p.to(ctx, addr); err == nil {
+		_ = l.Send(frame)
+	}
+	cancel()
+}
+
+// close breaks every link.
+func (p *peers) close() {
+	p.mu.Lock()
+	p.closed = true
+	links := p.links
+	p.links = nil
+	p.mu.Unlock()
+	for _, d := range links {
+		<-d.ready
+		if d.link != nil {
+			d.link.Close()
+		}
+	}
+}

@@ -1,0 +1,255 @@
+// Package node makes one running process of freshet's parts: a store, a
+// coordinator, and one or more nodes that clients talk to in the Redis protocol.
+// It holds no rule of any protocol.
+package node
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/freshet-cache/freshet/coord/embedded"
+	"github.com/freshet-cache/freshet/linear"
+	"github.com/freshet-cache/freshet/resp"
+	"github.com/freshet-cache/freshet/shard"
+	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/store/memory"
+	"github.com/freshet-cache/freshet/store/pebble"
+)
+
+// Store is what a process needs of a store.
+type Store interface {
+	linear.Store
+	Scan(ctx context.Context, from string, limit int) (keys []string, next string, done bool, err error)
+	Count(ctx context.Context) (int, error)
+	Close() error
+}
+
+// Process is a running freshet serve.
+type Process struct {
+	cfg      Config
+	log      *slog.Logger
+	host     string
+	store    Store
+	coord    *embedded.Coordinator
+	assigner *shard.Assigner
+	nodes    []*Node
+	commands []resp.Command
+	table    map[string]*resp.Command
+	tls      *tls.Config
+	clock    shard.Clock
+	started  time.Time
+
+	mu    sync.Mutex
+	links map[string]func(frame []byte) // to the nodes that asked for leases, by incarnation
+}
+
+// Start runs a process until Stop. Errors say what to do.
+func Start(cfg Config) (*Process, error) {
+	if err := cfg.Check(); err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	p := &Process{cfg: cfg, log: cfg.Logger, host: unique(), links: map[string]func([]byte){}, table: map[string]*resp.Command{},
+		clock: shard.Clock{Boot: cfg.BootClock}, started: time.Now()}
+	p.commands = append(resp.DataCommands(), ownCommands...)
+	for i := range p.commands {
+		p.table[p.commands[i].Name] = &p.commands[i]
+	}
+	if err := p.start(); err != nil {
+		_ = p.Stop(context.Background())
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Process) start() (err error) {
+	if p.tls, err = p.cfg.tls(); err != nil {
+		return err
+	}
+	for i := range p.cfg.Nodes { // ports first: a port in use is the commonest mistake, and must not cost anything
+		n, err := listen(p, i)
+		if err != nil {
+			return err
+		}
+		p.nodes = append(p.nodes, n)
+	}
+	if err := p.openStore(); err != nil {
+		return err
+	}
+	p.assigner = shard.StartAssigner(p.coord, shard.AssignerOptions{
+		AssignerOptions: lease.AssignerOptions{Length: lease.Tick(p.cfg.Lease), First: firstCut(p.cfg.Nodes)},
+		Clock:           p.clock, Send: p.toNode, Logger: p.log,
+	})
+	for _, n := range p.nodes {
+		if err := n.start(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Process) openStore() (err error) {
+	dir := ""
+	if p.cfg.Store == "memory:" {
+		p.store = memory.New(memory.Options{})
+	} else {
+		dir = filepath.Join(p.cfg.Data, "coordinator")
+		st, err := pebble.Open(filepath.Join(p.cfg.Data, "store"), pebble.Options{
+			NoSync: p.cfg.NoSync, MaxKey: p.cfg.MaxKey, MaxValue: p.cfg.MaxValue, Logger: p.log})
+		if err != nil {
+			return err
+		}
+		p.store = st
+	}
+	p.coord, err = embedded.Open(dir)
+	return err
+}
+
+// firstCut spreads a new key space over several nodes from the beginning, by the
+// first byte of printable keys; load moves the boundaries later.
+func firstCut(nodes int) (points []string) {
+	if nodes == 1 {
+		return nil
+	}
+	n := 4 * nodes
+	for i := 1; i < n; i++ {
+		if b := string([]byte{byte('0' + i*('z'-'0')/n)}); len(points) == 0 || points[len(points)-1] != b {
+			points = append(points, b)
+		}
+	}
+	return points
+}
+
+// toNode carries an assigner's message over the link that the node opened.
+func (p *Process) toNode(node string, msg any) {
+	p.mu.Lock()
+	send := p.links[node]
+	p.mu.Unlock()
+	if send != nil {
+		send(lease.Append([]byte{frameVersion, frameLease}, msg))
+	}
+}
+
+// fromNode takes a message to the assigner that arrived over a link.
+func (p *Process) fromNode(frame []byte, send func([]byte)) {
+	if len(frame) < 2 || frame[0] != frameVersion || frame[1] != frameLease {
+		return
+	}
+	m, err := lease.Decode(frame[2:])
+	if err != nil {
+		p.log.Warn("a node sent what cannot be read", "err", err)
+		return
+	}
+	if r, ok := m.(*lease.Renew); ok {
+		p.mu.Lock()
+		if len(p.links) < 1024 || p.links[r.Node] != nil {
+			p.links[r.Node] = send
+		}
+		p.mu.Unlock()
+	}
+	p.assigner.Deliver(m)
+}
+
+// home is where the assigner is reached.
+func (p *Process) home() string { return p.nodes[0].addr }
+
+// Addr is where the i-th node listens, and its admin address.
+func (p *Process) Addr(i int) (listen, admin string) { return p.nodes[i].addr, p.nodes[i].adminAddr }
+
+// Nodes are the nodes of the process.
+func (p *Process) Nodes() []*Node { return p.nodes }
+
+// Assigner is the process's assigner, for administration and tests.
+func (p *Process) Assigner() *shard.Assigner { return p.assigner }
+
+// Ready waits until every key has an owner that takes writes, or ctx ends.
+func (p *Process) Ready(ctx context.Context) error {
+	for {
+		ready := true
+		for _, n := range p.nodes {
+			ready = ready && n.ready()
+		}
+		if ready {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// Stop drains: no new connections, every command under way is finished, and then
+// everything is closed. When ctx ends, what is left is cut.
+func (p *Process) Stop(ctx context.Context) error {
+	var errs []error
+	var wg sync.WaitGroup
+	for _, n := range p.nodes {
+		n.draining.Store(true)
+		wg.Go(func() { n.drain(ctx) })
+	}
+	wg.Wait()
+	for _, n := range p.nodes {
+		errs = append(errs, n.close(ctx))
+	}
+	if p.assigner != nil {
+		p.assigner.Close()
+	}
+	if p.coord != nil {
+		errs = append(errs, p.coord.Close())
+	}
+	if p.store != nil {
+		errs = append(errs, p.store.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// unique is a name nothing else has.
+func unique() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// clientTLS is how nodes talk to each other: with the certificate they serve,
+// whose issuer, or itself, they trust.
+func (p *Process) clientTLS() (*tls.Config, error) {
+	if p.tls == nil {
+		return nil, nil
+	}
+	pool := x509.NewCertPool()
+	name := p.cfg.TLSCA
+	if name == "" {
+		name = p.cfg.TLSCert
+	}
+	pem, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-ca: %w", err)
+	}
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("--tls-ca: %s holds no certificate", name)
+	}
+	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
+}
+
+func bind(flag, addr string) (net.Listener, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("--%s %s: %w; stop who listens there, or choose another port", flag, addr, err)
+	}
+	return l, nil
+}

@@ -1,0 +1,260 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/freshet-cache/freshet/linear"
+	"github.com/freshet-cache/freshet/resp"
+	"github.com/freshet-cache/freshet/store"
+)
+
+// errNowhere means that nothing was done: no owner could be reached in time.
+var errNowhere = errors.New("TRYAGAIN nothing was written: the keys have no reachable owner at the moment; try again")
+
+// read is the state of a key: from this node's memory, from its owner's, or from
+// the store. It fails only if the store does.
+func (n *Node) read(c *resp.Conn, key []byte, w *resp.Writer) (linear.Entry[[]byte], error) {
+	if e, ok := n.cache.Peek(view(key)); ok {
+		n.m.hit()
+		return e, nil
+	}
+	if w != nil {
+		w.MayBlock()
+	}
+	ctx, cancel := context.WithTimeout(c.Context(), n.p.cfg.Timeout)
+	defer cancel()
+	name := string(key)
+	if r, ok := n.shard.Table().Find(name); ok && r.Node != "" && r.Node != n.incarnation {
+		if e, err := n.readFrom(ctx, r.Addr, key); err == nil {
+			return e, nil
+		}
+	}
+	return n.cache.GetEntry(ctx, name)
+}
+
+// readFrom asks another node. Any failure means: read the store instead.
+func (n *Node) readFrom(ctx context.Context, addr string, key []byte) (linear.Entry[[]byte], error) {
+	n.m.forwarded.Inc()
+	frame := append([]byte{frameVersion, frameRead}, key...)
+	b, err := n.peers.call(ctx, addr, frame)
+	switch {
+	case err != nil:
+		return linear.Entry[[]byte]{}, err
+	case len(b) == 0 || b[0] != answerDone:
+		return linear.Entry[[]byte]{}, errFrame
+	}
+	return decodeEntry(b[1:])
+}
+
+// run has a job done by the owner of its keys, wherever that is, and writes the
+// reply. It waits for an owner while there is none, up to the time limit.
+func (n *Node) run(c *resp.Conn, j *job, keys []string, w *resp.Writer) {
+	w.MayBlock()
+	ctx, cancel := context.WithTimeout(c.Context(), n.p.cfg.Timeout)
+	defer cancel()
+	wait := time.Millisecond
+	for {
+		done := n.attempt(ctx, j, keys, w)
+		if done {
+			return
+		}
+		n.shard.Hurry()
+		t := time.NewTimer(wait)
+		wait = min(2*wait, 100*time.Millisecond)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			w.Error(errNowhere.Error())
+			return
+		}
+	}
+}
+
+// attempt has a job done once. False means that nothing was done and another
+// node, or this one later, may be asked.
+func (n *Node) attempt(ctx context.Context, j *job, keys []string, w *resp.Writer) bool {
+	if n.cache.Owns(keys[0]) {
+		b, err := n.do(ctx, j, keys)
+		switch {
+		case errors.Is(err, linear.ErrNotOwner):
+			return false
+		case err != nil:
+			w.Error(errorText(err))
+		default:
+			w.Raw(b)
+		}
+		return true
+	}
+	r, ok := n.shard.Table().Find(keys[0])
+	if !ok || r.Node == "" || r.Node == n.incarnation {
+		return false
+	}
+	n.m.forwarded.Inc()
+	b, err := n.peers.call(ctx, r.Addr, j.append(nil))
+	switch {
+	case errors.Is(err, errUnreached):
+		return false
+	case err != nil:
+		w.Error(errorText(linear.ErrOutcomeUnknown))
+	case len(b) > 0 && b[0] == answerDone:
+		w.Raw(b[1:])
+	case len(b) > 0 && b[0] == answerError:
+		w.Error(string(b[1:]))
+	default:
+		return false
+	}
+	return true
+}
+
+// errCrossOwner: transactions, like clusters of Redis, want their keys together.
+var errCrossOwner = errors.New("CROSSSLOT the keys belong to different owners; a transaction's keys must have one owner")
+
+// errWatched: a watched key has changed; EXEC answers null.
+var errWatched = errors.New("node: a watched key has changed")
+
+// do runs a job here, as one update, and returns its encoded reply. With
+// ErrNotOwner nothing was done.
+func (n *Node) do(ctx context.Context, j *job, keys []string) ([]byte, error) {
+	if args := j.cmds[0]; !j.multi && len(args) == 3 && lower(args[0]) == "set" {
+		return n.set(ctx, j, string(args[1]), args[2])
+	}
+	owned := n.owned(keys)
+	if owned < len(keys) {
+		if owned == 0 {
+			return nil, linear.ErrNotOwner
+		}
+		return nil, errCrossOwner
+	}
+	w := resp.NewWriter(j.proto)
+	_, err := n.cache.Update(ctx, keys, func(t *linear.Tx[[]byte]) error {
+		w.Reset()
+		for _, x := range j.watch {
+			e, err := t.Get(x.key)
+			if err != nil {
+				return err
+			}
+			if e.Version != x.version {
+				return errWatched
+			}
+		}
+		x := &tx{Tx: t}
+		if j.multi {
+			w.Array(len(j.cmds))
+		}
+		for _, args := range j.cmds {
+			n.one(x, args, w)
+		}
+		return x.err
+	})
+	switch {
+	case errors.Is(err, errWatched):
+		w.Reset()
+		w.NullArray()
+	case err != nil:
+		return nil, err
+	}
+	return w.Bytes(), nil
+}
+
+// one runs one command of a job.
+func (n *Node) one(x kv, args [][]byte, w *resp.Writer) {
+	name := lower(args[0])
+	if run := writes[name]; run != nil {
+		run(x, args, w)
+		return
+	}
+	if run := reads[name]; run != nil {
+		run(x, args, w)
+		return
+	}
+	w.Error("ERR " + name + " is not possible inside a transaction")
+}
+
+// set is SET without options: a blind write, which may ride along with others.
+func (n *Node) set(ctx context.Context, j *job, key string, value []byte) ([]byte, error) {
+	v := append(make([]byte, 0, len(value)), value...)
+	if _, err := n.cache.PutTTL(ctx, key, v, 0); err != nil {
+		return nil, err
+	}
+	return []byte("+OK\r\n"), nil
+}
+
+// owned counts the keys this node owns.
+func (n *Node) owned(keys []string) (count int) {
+	for _, k := range keys {
+		if n.cache.Owns(k) {
+			count++
+		}
+	}
+	return count
+}
+
+// serve answers another node's request.
+func (n *Node) serve(ctx context.Context, frame []byte) []byte {
+	if len(frame) < 2 || frame[0] != frameVersion {
+		return append([]byte{answerError}, "ERR "+errFrame.Error()...)
+	}
+	ctx, cancel := context.WithTimeout(ctx, n.p.cfg.Timeout)
+	defer cancel()
+	switch frame[1] {
+	case frameRead:
+		e, err := n.cache.GetEntry(ctx, string(frame[2:]))
+		if err != nil {
+			return append([]byte{answerError}, errorText(err)...)
+		}
+		return appendEntry([]byte{answerDone}, e)
+	case frameRun:
+		j, err := decodeJob(frame)
+		if err != nil {
+			return append([]byte{answerError}, "ERR "+err.Error()...)
+		}
+		b, err := n.do(ctx, j, n.keysOf(j))
+		switch {
+		case errors.Is(err, linear.ErrNotOwner):
+			return []byte{answerNotOwner}
+		case err != nil:
+			return append([]byte{answerError}, errorText(err)...)
+		}
+		return append([]byte{answerDone}, b...)
+	}
+	return append([]byte{answerError}, "ERR "+errFrame.Error()...)
+}
+
+// keysOf are the keys a job names, its watched ones included; sorted, each once.
+func (n *Node) keysOf(j *job) (keys []string) {
+	for _, args := range j.cmds {
+		if cmd := n.p.table[lower(args[0])]; cmd != nil {
+			for _, k := range cmd.Keys(args) {
+				keys = append(keys, string(k))
+			}
+		}
+	}
+	for _, w := range j.watch {
+		keys = append(keys, w.key)
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// errorText is what a client reads: a code clients know, what happened, and what
+// to do next.
+func errorText(err error) string {
+	switch {
+	case errors.Is(err, errCrossOwner):
+		return err.Error()
+	case errors.Is(err, linear.ErrNotOwner), errors.Is(err, linear.ErrBusy):
+		return "TRYAGAIN " + err.Error()
+	case errors.Is(err, linear.ErrOutcomeUnknown):
+		return "UNKNOWN " + linear.ErrOutcomeUnknown.Error()
+	case errors.Is(err, store.ErrFull):
+		return "OOM " + err.Error()
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Sprintf("TRYAGAIN %v; the time limit was over", err)
+	}
+	return "ERR " + err.Error()
+}

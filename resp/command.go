@@ -1,0 +1,211 @@
+package resp
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Command describes a command, as COMMAND tells clients.
+type Command struct {
+	Name                    string // in lower case
+	Arity                   int    // with the name; -n is at least n
+	Flags                   []string
+	FirstKey, LastKey, Step int // positions of keys; LastKey may count from the end
+	Group                   string
+	Summary                 string
+	Since                   string
+
+	open      bool // before authentication
+	immediate bool // not queued by MULTI
+	run       func(*Conn, [][]byte, *Writer)
+}
+
+// Keys are the keys among args, args[0] being the name.
+func (cmd *Command) Keys(args [][]byte) (keys [][]byte) {
+	if cmd.FirstKey == 0 {
+		return nil
+	}
+	last := cmd.LastKey
+	if last < 0 {
+		last += len(args)
+	}
+	for i := cmd.FirstKey; i <= last && i < len(args); i += max(1, cmd.Step) {
+		keys = append(keys, args[i])
+	}
+	return keys
+}
+
+// DataCommands describe the commands on keys and the keyspace.
+func DataCommands() []Command {
+	var out []Command
+	for _, line := range strings.Split(strings.TrimSpace(dataCommands), "\n") {
+		var cmd Command
+		head, summary, _ := strings.Cut(line, " | ")
+		var flags string
+		if _, err := fmt.Sscan(head, &cmd.Name, &cmd.Arity, &cmd.FirstKey, &cmd.LastKey, &cmd.Step, &cmd.Group, &cmd.Since, &flags); err != nil {
+			panic(fmt.Sprintf("resp: table line %q: %v", line, err))
+		}
+		cmd.Flags, cmd.Summary = strings.Split(flags, ","), summary
+		cmd.immediate = cmd.Name == "watch"
+		out = append(out, cmd)
+	}
+	return out
+}
+
+// name arity first last step group since flags | summary
+const dataCommands = `
+get 2 1 1 1 string 1.0.0 readonly,fast | Returns the value of a key.
+set -3 1 1 1 string 1.0.0 write,denyoom | Sets a key, on conditions and for a time if asked.
+setex 4 1 1 1 string 2.0.0 write,denyoom | Sets a key for seconds.
+psetex 4 1 1 1 string 2.6.0 write,denyoom | Sets a key for milliseconds.
+setnx 3 1 1 1 string 1.0.0 write,denyoom,fast | Sets a key that does not exist.
+getset 3 1 1 1 string 1.0.0 write,denyoom,fast | Sets a key and returns what was there.
+getdel 2 1 1 1 string 6.2.0 write,fast | Removes a key and returns what was there.
+getex -2 1 1 1 string 6.2.0 write,fast | Returns a value and changes how long it lives.
+mget -2 1 -1 1 string 1.0.0 readonly,fast | Returns the values of keys.
+mset -3 1 -1 2 string 1.0.1 write,denyoom | Sets keys.
+msetnx -3 1 -1 2 string 1.0.1 write,denyoom | Sets keys if none of them exists.
+del -2 1 -1 1 generic 1.0.0 write | Removes keys.
+unlink -2 1 -1 1 generic 4.0.0 write,fast | Removes keys.
+exists -2 1 -1 1 generic 1.0.0 readonly,fast | Counts the keys that exist.
+type 2 1 1 1 generic 1.0.0 readonly,fast | Returns the type of a key.
+expire -3 1 1 1 generic 1.0.0 write,fast | Sets the life of a key in seconds.
+pexpire -3 1 1 1 generic 2.6.0 write,fast | Sets the life of a key in milliseconds.
+expireat -3 1 1 1 generic 1.2.0 write,fast | Sets when a key expires, in seconds since 1970.
+pexpireat -3 1 1 1 generic 2.6.0 write,fast | Sets when a key expires, in milliseconds since 1970.
+persist 2 1 1 1 generic 2.2.0 write,fast | Lets a key live for ever.
+ttl 2 1 1 1 generic 1.0.0 readonly,fast | Returns the remaining life of a key in seconds.
+pttl 2 1 1 1 generic 2.6.0 readonly,fast | Returns the remaining life of a key in milliseconds.
+expiretime 2 1 1 1 generic 7.0.0 readonly,fast | Returns when a key expires, in seconds since 1970.
+pexpiretime 2 1 1 1 generic 7.0.0 readonly,fast | Returns when a key expires, in milliseconds since 1970.
+touch -2 1 -1 1 generic 3.2.1 readonly,fast | Counts the keys that exist.
+strlen 2 1 1 1 string 2.2.0 readonly,fast | Returns the length of a value.
+append 3 1 1 1 string 2.0.0 write,denyoom,fast | Adds to the end of a value.
+setrange 4 1 1 1 string 2.2.0 write,denyoom | Overwrites part of a value.
+getrange 4 1 1 1 string 2.4.0 readonly | Returns part of a value.
+substr 4 1 1 1 string 1.0.0 readonly | Returns part of a value.
+incr 2 1 1 1 string 1.0.0 write,denyoom,fast | Adds one to a number.
+decr 2 1 1 1 string 1.0.0 write,denyoom,fast | Subtracts one from a number.
+incrby 3 1 1 1 string 1.0.0 write,denyoom,fast | Adds to a number.
+decrby 3 1 1 1 string 1.0.0 write,denyoom,fast | Subtracts from a number.
+incrbyfloat 3 1 1 1 string 2.6.0 write,denyoom,fast | Adds to a number with a fraction.
+scan -2 0 0 0 generic 2.8.0 readonly | Walks the keys, some at a time.
+keys 2 0 0 0 generic 1.0.0 readonly | Returns the keys that fit a pattern.
+dbsize 1 0 0 0 server 1.0.0 readonly,fast | Counts the keys.
+randomkey 1 0 0 0 generic 1.0.0 readonly | Returns some key.
+flushdb -1 0 0 0 server 1.0.0 write | Removes all keys, one after the other.
+flushall -1 0 0 0 server 1.0.0 write | Removes all keys, one after the other.
+info -1 0 0 0 server 1.0.0 loading,stale | Describes the server.
+config -2 0 0 0 server 2.0.0 admin,noscript,loading,stale | Reads settings.
+time 1 0 0 0 server 2.6.0 loading,stale,fast | Returns the server's wall clock.
+watch -2 1 -1 1 transactions 2.2.0 noscript,loading,stale,fast,allow_busy | Makes the next EXEC depend on keys being as they are.
+unwatch 1 0 0 0 transactions 2.2.0 noscript,loading,stale,fast,allow_busy | Forgets what was watched.
+`
+
+// describe answers COMMAND.
+func describe(c *Conn, args [][]byte, w *Writer) {
+	sub := "all"
+	if len(args) > 1 {
+		sub = strings.ToLower(string(args[1]))
+	}
+	names := args[min(2, len(args)):]
+	switch sub {
+	case "all":
+		w.Array(len(c.s.names))
+		for _, n := range c.s.names {
+			c.s.table[n].info(w)
+		}
+	case "count":
+		w.Int(int64(len(c.s.names)))
+	case "list":
+		w.Array(len(c.s.names))
+		for _, n := range c.s.names {
+			w.BulkString(n)
+		}
+	case "info":
+		all := c.s.pick(names)
+		w.Array(len(all))
+		for _, cmd := range all {
+			cmd.info(w)
+		}
+	case "docs":
+		var known []*Command
+		for _, cmd := range c.s.pick(names) {
+			if cmd != nil {
+				known = append(known, cmd)
+			}
+		}
+		w.Map(len(known))
+		for _, cmd := range known {
+			cmd.docs(w)
+		}
+	case "getkeys":
+		getKeys(c, names, w)
+	default:
+		w.Error(fmt.Sprintf("ERR unknown subcommand '%.128s'. Try COMMAND HELP.", args[1]))
+	}
+}
+
+// pick are the commands by these names, nil where there is none; all without names.
+func (s *Server) pick(names [][]byte) (out []*Command) {
+	for _, n := range names {
+		out = append(out, s.lookup(n))
+	}
+	if len(names) == 0 {
+		for _, n := range s.names {
+			out = append(out, s.table[n])
+		}
+	}
+	return out
+}
+
+func (cmd *Command) info(w *Writer) {
+	if cmd == nil {
+		w.NullArray()
+		return
+	}
+	w.Array(10)
+	w.BulkString(cmd.Name)
+	w.Int(int64(cmd.Arity))
+	w.Set(len(cmd.Flags))
+	for _, f := range cmd.Flags {
+		w.SimpleString(f)
+	}
+	w.Int(int64(cmd.FirstKey))
+	w.Int(int64(cmd.LastKey))
+	w.Int(int64(cmd.Step))
+	for range 4 { // ACL categories, tips, key specifications, subcommands: not told
+		w.Array(0)
+	}
+}
+
+func (cmd *Command) docs(w *Writer) {
+	w.BulkString(cmd.Name)
+	w.Map(3)
+	for _, kv := range [][2]string{{"summary", cmd.Summary}, {"since", cmd.Since}, {"group", cmd.Group}} {
+		w.BulkString(kv[0])
+		w.BulkString(kv[1])
+	}
+}
+
+func getKeys(c *Conn, args [][]byte, w *Writer) {
+	if len(args) == 0 {
+		w.Error(wrongArity("command|getkeys"))
+		return
+	}
+	cmd := c.s.lookup(args[0])
+	switch {
+	case cmd == nil:
+		w.Error("ERR Invalid command specified")
+	case cmd.Arity > 0 && len(args) != cmd.Arity || len(args) < -cmd.Arity:
+		w.Error("ERR Invalid number of arguments specified for command")
+	case cmd.FirstKey == 0:
+		w.Error("ERR The command has no key arguments")
+	default:
+		keys := cmd.Keys(args)
+		w.Array(len(keys))
+		for _, k := range keys {
+			w.Bulk(k)
+		}
+	}
+}

@@ -1,0 +1,398 @@
+package resp
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Conn is one client's connection. The methods are safe for concurrent use;
+// State belongs to the handler.
+type Conn struct {
+	// State is whatever the handler keeps with the connection. Only calls for
+	// this connection may touch it.
+	State any
+
+	s       *Server
+	nc      net.Conn
+	id      int64
+	created time.Time
+	ctx     context.Context
+	cancel  context.CancelFunc
+	w       Writer
+	in      []byte // read and not yet parsed: in[r:]
+	r       int
+	args    [][]byte
+	authed  atomic.Bool
+	proto   atomic.Int32
+	closing atomic.Bool // after the reply at hand
+	hijack  func(net.Conn, *bufio.Reader)
+	silent  replyMode
+	multi   *transaction
+
+	mu             sync.Mutex
+	name, lib, ver string
+	cmd            string
+	last           time.Time
+	idle           bool // between commands: a drain may cut the read
+	fails          int
+}
+
+type replyMode uint8
+
+const (
+	replyOn replyMode = iota
+	replyOff
+	replySkip // the next one
+)
+
+// transaction is what MULTI has queued.
+type transaction struct {
+	cmds  []Queued
+	bytes int
+	bad   bool
+}
+
+const (
+	firstBuffer = 16 << 10
+	flushAt     = 64 << 10
+	keepBuffer  = 1 << 20 // a buffer that grew beyond it is given back
+	maxQueued   = 100_000
+	maxQueue    = 64 << 20
+)
+
+func newConn(s *Server, nc net.Conn, id int64) *Conn {
+	c := &Conn{s: s, nc: nc, id: id, created: time.Now(), last: time.Now()}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.proto.Store(2)
+	c.w = Writer{proto: 2, flush: c.flush}
+	c.authed.Store(s.opt.Password == "")
+	return c
+}
+
+// ID is unique to the connection within the server.
+func (c *Conn) ID() int64 { return c.id }
+
+// Proto is the dialect the client chose: 2 or 3.
+func (c *Conn) Proto() int { return int(c.proto.Load()) }
+
+// RemoteAddr is the client's address.
+func (c *Conn) RemoteAddr() string { return c.nc.RemoteAddr().String() }
+
+// LocalAddr is the address the client connected to.
+func (c *Conn) LocalAddr() string { return c.nc.LocalAddr().String() }
+
+// Authenticated reports whether the client gave the password, if one is asked.
+func (c *Conn) Authenticated() bool { return c.authed.Load() }
+
+// Context ends with the connection.
+func (c *Conn) Context() context.Context { return c.ctx }
+
+// Name is what CLIENT SETNAME set.
+func (c *Conn) Name() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.name
+}
+
+// Hijack lets take have the connection once the reply of the command at hand is
+// sent; the reader holds what was read already. The connection is closed when
+// take returns.
+func (c *Conn) Hijack(take func(nc net.Conn, r *bufio.Reader)) { c.hijack = take }
+
+func (c *Conn) kill() {
+	c.closing.Store(true)
+	c.cancel()
+	c.nc.Close()
+}
+
+// drain ends the connection after the command under way.
+func (c *Conn) drain() {
+	c.closing.Store(true)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.idle {
+		_ = c.nc.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// serve answers until the connection ends, or is to be taken over.
+func (c *Conn) serve() (take func()) {
+	defer func() {
+		if take == nil {
+			c.cancel()
+			c.nc.Close()
+		}
+	}()
+	c.in = make([]byte, 0, firstBuffer)
+	for !c.closing.Load() {
+		n, args, err := parse(c.in[c.r:], c.args, c.limits())
+		switch {
+		case err == errOversize:
+			if err = c.skip(); err == nil {
+				c.w.Error(errOversize.Error())
+				continue
+			}
+		case err == nil && n == 0:
+			c.flush()
+			err = c.fill()
+		case err == nil:
+			c.args = args
+			if len(args) > 0 {
+				c.command(args)
+			}
+			c.r += n
+		}
+		if err != nil {
+			c.end(err)
+			return nil
+		}
+		if c.hijack != nil {
+			c.flush()
+			_ = c.nc.SetDeadline(time.Time{})
+			r := bufio.NewReaderSize(io.MultiReader(bytes.NewReader(bytes.Clone(c.in[c.r:])), c.nc), flushAt)
+			return func() {
+				defer c.cancel()
+				defer c.nc.Close()
+				c.hijack(c.nc, r)
+			}
+		}
+		if len(c.w.buf) >= flushAt {
+			c.flush()
+		}
+	}
+	c.flush()
+	return nil
+}
+
+// end tells a client whose framing is lost why the connection ends.
+func (c *Conn) end(err error) {
+	var p *protocolError
+	if errors.As(err, &p) {
+		c.s.stats.protocol.Add(1)
+		c.w.Error("ERR " + err.Error())
+	}
+	c.flush()
+}
+
+func (c *Conn) limits() limits {
+	if !c.authed.Load() {
+		return beforeAuth
+	}
+	return limits{c.s.opt.MaxArgs, c.s.opt.MaxBulk, c.s.opt.MaxInline}
+}
+
+// fill reads more, into a buffer that grows with what arrives.
+func (c *Conn) fill() error {
+	if c.r > 0 {
+		c.in = c.in[:copy(c.in, c.in[c.r:])]
+		c.r = 0
+	}
+	switch {
+	case len(c.in) == cap(c.in):
+		c.in = append(make([]byte, 0, 2*cap(c.in)), c.in...)
+	case len(c.in) == 0 && cap(c.in) > keepBuffer:
+		c.in = make([]byte, 0, firstBuffer)
+	}
+	c.mu.Lock()
+	c.idle = len(c.in) == 0
+	switch {
+	case c.closing.Load() && c.idle:
+		c.mu.Unlock()
+		return io.EOF
+	case !c.authed.Load():
+		_ = c.nc.SetReadDeadline(c.created.Add(c.s.opt.AuthTimeout))
+	case c.s.opt.IdleTimeout > 0:
+		_ = c.nc.SetReadDeadline(time.Now().Add(c.s.opt.IdleTimeout))
+	}
+	c.mu.Unlock()
+	n, err := c.nc.Read(c.in[len(c.in):cap(c.in)])
+	c.in = c.in[:len(c.in)+n]
+	c.mu.Lock()
+	c.idle = false
+	c.mu.Unlock()
+	if n > 0 {
+		return nil
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return io.EOF
+	}
+	return err
+}
+
+// skip reads past a request with an argument that is too long.
+func (c *Conn) skip() error {
+	r := &refill{c}
+	count, err := r.number('*')
+	for ; err == nil && count > 0; count-- {
+		var size int64
+		if size, err = r.number('$'); err == nil {
+			err = r.discard(size + 2)
+		}
+	}
+	return err
+}
+
+// refill reads a connection's buffer and then more.
+type refill struct{ c *Conn }
+
+func (r *refill) number(kind byte) (int64, error) {
+	for {
+		b := r.c.in[r.c.r:]
+		if len(b) > 0 && b[0] != kind {
+			return 0, malformed("expected '%c', got '%c'", kind, b[0])
+		}
+		if len(b) > 1 {
+			n, next, err := header(b, 1, hardBulk, "invalid bulk length")
+			if err != nil || next > 0 {
+				r.c.r += next
+				return n, err
+			}
+		}
+		if err := r.c.fill(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+func (r *refill) discard(n int64) error {
+	for {
+		k := min(n, int64(len(r.c.in)-r.c.r))
+		r.c.r += int(k)
+		if n -= k; n == 0 {
+			return nil
+		}
+		if err := r.c.fill(); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *Conn) flush() {
+	if len(c.w.buf) == 0 {
+		return
+	}
+	if c.w.err == nil {
+		_ = c.nc.SetWriteDeadline(time.Now().Add(c.s.opt.WriteTimeout))
+		if _, c.w.err = c.nc.Write(c.w.buf); c.w.err != nil {
+			c.closing.Store(true) // who does not read is not served
+			c.cancel()
+		}
+	}
+	if cap(c.w.buf) > keepBuffer {
+		c.w.buf = nil
+	}
+	c.w.buf = c.w.buf[:0]
+}
+
+// command answers one command, and survives a panic in it.
+func (c *Conn) command(args [][]byte) {
+	c.s.stats.commands.Add(1)
+	mark, mode := len(c.w.buf), c.silent
+	defer func() {
+		if r := recover(); r != nil {
+			c.s.stats.panics.Add(1)
+			c.s.opt.Logger.Error("a command panicked", "command", string(args[0][:min(len(args[0]), 32)]), "cause", r, "stack", string(debug.Stack()))
+			c.w.buf = c.w.buf[:min(mark, len(c.w.buf))]
+			c.w.Error("ERR internal error; the outcome of the command is unknown, please report it")
+		}
+		if mode == replySkip && c.silent == replySkip {
+			c.silent = replyOn
+		}
+		if mode != replyOn || c.silent == replyOff {
+			c.w.buf = c.w.buf[:min(mark, len(c.w.buf))]
+		}
+	}()
+	cmd := c.s.lookup(args[0])
+	switch {
+	case cmd == nil:
+		c.spoil()
+		c.w.Error(unknownCommand(args))
+	case cmd.Arity > 0 && len(args) != cmd.Arity || len(args) < -cmd.Arity:
+		c.spoil()
+		c.w.Error(wrongArity(cmd.Name))
+	case !c.authed.Load() && !cmd.open:
+		c.w.Error("NOAUTH Authentication required.")
+	case c.multi != nil && !cmd.immediate:
+		c.queue(cmd, args)
+	default:
+		c.note(cmd.Name)
+		if cmd.run != nil {
+			cmd.run(c, args, &c.w)
+			return
+		}
+		c.s.h.Command(c, cmd, args, &c.w)
+	}
+}
+
+// note remembers the last command, for CLIENT LIST.
+func (c *Conn) note(name string) {
+	c.mu.Lock()
+	c.cmd = name
+	c.mu.Unlock()
+}
+
+// lookup finds a command by its name in any case, without allocating.
+func (s *Server) lookup(name []byte) *Command {
+	var low [32]byte
+	if len(name) > len(low) {
+		return nil
+	}
+	for i, b := range name {
+		if b >= 'A' && b <= 'Z' {
+			b += 'a' - 'A'
+		}
+		low[i] = b
+	}
+	return s.table[string(low[:len(name)])]
+}
+
+func unknownCommand(args [][]byte) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "ERR unknown command '%.128s', with args beginning with: ", args[0])
+	for _, a := range args[1:] {
+		if b.Len() > 256 {
+			break
+		}
+		fmt.Fprintf(&b, "'%.128s' ", a)
+	}
+	return b.String()
+}
+
+func wrongArity(name string) string {
+	return "ERR wrong number of arguments for '" + name + "' command"
+}
+
+// spoil makes EXEC refuse a transaction one of whose commands was refused.
+func (c *Conn) spoil() {
+	if c.multi != nil {
+		c.multi.bad = true
+	}
+}
+
+// queue adds a command to the transaction.
+func (c *Conn) queue(cmd *Command, args [][]byte) {
+	t := c.multi
+	q := Queued{Cmd: cmd}
+	for _, a := range args {
+		t.bytes += len(a)
+		q.Args = append(q.Args, bytes.Clone(a))
+	}
+	if len(t.cmds) >= maxQueued || t.bytes > maxQueue {
+		t.bad, t.cmds = true, nil
+		c.w.Error("ERR transaction is too large; it will be discarded")
+		return
+	}
+	t.cmds = append(t.cmds, q)
+	c.w.SimpleString("QUEUED")
+}

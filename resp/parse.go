@@ -1,0 +1,209 @@
+package resp
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+)
+
+// protocolError means that framing is lost: the connection cannot go on.
+type protocolError struct{ text string }
+
+func (e *protocolError) Error() string { return "Protocol error: " + e.text }
+
+func malformed(format string, a ...any) error { return &protocolError{fmt.Sprintf(format, a...)} }
+
+// errOversize means that the next request has an argument over the limit: it can
+// be skipped, and the connection goes on.
+var errOversize = errors.New("ERR argument exceeds the limit of this server; nothing was done, send less or raise the limit")
+
+// limits bound one request.
+type limits struct{ args, bulk, inline int }
+
+// beforeAuth are the limits of who has not said who they are.
+var beforeAuth = limits{args: 10, bulk: 16 << 10, inline: 16 << 10}
+
+// hardBulk is the longest argument that is skipped rather than the end of the
+// connection.
+const hardBulk = 512 << 20
+
+// parse reads one request from the front of b into args, which are slices of b.
+// n is its length; 0 means that it is not complete.
+func parse(b []byte, args [][]byte, lim limits) (n int, out [][]byte, err error) {
+	args = args[:0]
+	if len(b) == 0 {
+		return 0, args, nil
+	}
+	if b[0] != '*' {
+		return parseInline(b, args, lim)
+	}
+	count, at, err := header(b, 1, int64(lim.args), "invalid multibulk length")
+	if at == 0 || err != nil {
+		return 0, args, err
+	}
+	for range count {
+		if at >= len(b) {
+			return 0, args, nil
+		}
+		if b[at] != '$' {
+			return 0, args, malformed("expected '$', got '%c'", b[at])
+		}
+		size, next, err := header(b, at+1, hardBulk, "invalid bulk length")
+		switch {
+		case err != nil:
+			return 0, args, err
+		case next == 0:
+			return 0, args, nil
+		case size < 0:
+			return 0, args, malformed("invalid bulk length")
+		case size > int64(lim.bulk):
+			return 0, args, errOversize
+		}
+		end := next + int(size)
+		if end+2 > len(b) {
+			return 0, args, nil
+		}
+		args = append(args, b[next:end:end])
+		at = end + 2
+	}
+	return at, args, nil
+}
+
+// header reads a number that ends in CRLF, from at on; next is where what
+// follows begins, 0 if it is not all there.
+func header(b []byte, at int, most int64, what string) (n int64, next int, err error) {
+	const longest = 32
+	end := bytes.IndexByte(b[at:min(len(b), at+longest)], '\n')
+	if end < 0 {
+		if len(b) >= at+longest {
+			return 0, 0, malformed("%s", what)
+		}
+		return 0, 0, nil
+	}
+	digits := b[at : at+end]
+	if len(digits) == 0 || digits[len(digits)-1] != '\r' {
+		return 0, 0, malformed("%s", what)
+	}
+	digits = digits[:len(digits)-1]
+	neg := len(digits) > 0 && digits[0] == '-'
+	if neg {
+		digits = digits[1:]
+	}
+	if len(digits) == 0 || len(digits) > 18 {
+		return 0, 0, malformed("%s", what)
+	}
+	for _, d := range digits {
+		if d < '0' || d > '9' {
+			return 0, 0, malformed("%s", what)
+		}
+		n = n*10 + int64(d-'0')
+	}
+	if neg {
+		n = -n
+	}
+	if n > most {
+		return 0, 0, malformed("%s", what)
+	}
+	return n, at + end + 1, nil
+}
+
+// parseInline reads a line of words, as typed by hand. Words may be quoted.
+func parseInline(b []byte, args [][]byte, lim limits) (int, [][]byte, error) {
+	end := bytes.IndexByte(b, '\n')
+	if end < 0 && len(b) > lim.inline || end > lim.inline {
+		return 0, args, malformed("too big inline request")
+	}
+	if end < 0 {
+		return 0, args, nil
+	}
+	line := bytes.TrimSuffix(b[:end], []byte("\r"))
+	for {
+		line = bytes.TrimLeft(line, " \t\r\v\f\x00")
+		if len(line) == 0 {
+			return end + 1, args, nil
+		}
+		word, rest, ok := word(line)
+		if !ok {
+			return 0, args, malformed("unbalanced quotes in request")
+		}
+		if args = append(args, word); len(args) > lim.args {
+			return 0, args, malformed("too many words")
+		}
+		line = rest
+	}
+}
+
+func space(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' || c == 0 }
+
+// word cuts the first word off a line that does not begin with space.
+func word(line []byte) (out, rest []byte, ok bool) {
+	if bytes.IndexByte(line, '"') < 0 && bytes.IndexByte(line, '\'') < 0 {
+		i := bytes.IndexFunc(line, func(r rune) bool { return r < 128 && space(byte(r)) })
+		if i < 0 {
+			i = len(line)
+		}
+		return line[:i], line[i:], true
+	}
+	i := 0
+	for i < len(line) && !space(line[i]) {
+		q := line[i]
+		if q != '"' && q != '\'' {
+			out = append(out, q)
+			i++
+			continue
+		}
+		var n int
+		if out, n = quoted(out, line[i:], q); n == 0 {
+			return nil, nil, false
+		}
+		i += n
+		if i < len(line) && !space(line[i]) { // a closing quote ends the word
+			return nil, nil, false
+		}
+	}
+	if out == nil {
+		out = []byte{}
+	}
+	return out, line[i:], true
+}
+
+// quoted appends what stands between the quotes at the front of b; n is how much
+// it took, 0 if the quotes do not close.
+func quoted(out, b []byte, q byte) ([]byte, int) {
+	for i := 1; i < len(b); i++ {
+		switch {
+		case b[i] == q:
+			return out, i + 1
+		case b[i] != '\\' || i+1 == len(b):
+			out = append(out, b[i])
+		case q == '\'':
+			if b[i+1] == '\'' {
+				i++
+			}
+			out = append(out, b[i])
+		default:
+			if i+3 < len(b) && b[i+1] == 'x' && hex(b[i+2]) >= 0 && hex(b[i+3]) >= 0 {
+				out = append(out, byte(hex(b[i+2])<<4|hex(b[i+3])))
+				i += 3
+				continue
+			}
+			i++
+			c := b[i]
+			if j := bytes.IndexByte([]byte("nrtba"), c); j >= 0 {
+				c = "\n\r\t\b\a"[j]
+			}
+			out = append(out, c)
+		}
+	}
+	return out, 0
+}
+
+func hex(c byte) int {
+	switch {
+	case c >= '0' && c <= '9':
+		return int(c - '0')
+	case c|0x20 >= 'a' && c|0x20 <= 'f':
+		return int(c|0x20-'a') + 10
+	}
+	return -1
+}

@@ -1,0 +1,222 @@
+package pebble
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/freshet-cache/freshet/store"
+	"github.com/freshet-cache/freshet/store/tablet"
+)
+
+// Why a directory was refused. Nothing in it was changed.
+var (
+	ErrForeign = errors.New("pebble: the directory holds files that are not freshet's; choose an empty or a new one")
+	ErrNewer   = errors.New("pebble: the directory was written by a newer freshet; run that version, or a newer one")
+	ErrDamaged = errors.New("pebble: the directory is damaged; restore it from a backup")
+	ErrLocked  = errors.New("pebble: another process is using the directory; stop it, or choose another one")
+)
+
+const (
+	markerFile = "FRESHET"
+	marker     = "freshet store 1\n"
+	dbDir      = "db"
+)
+
+// Open opens the store in dir, or makes one if dir is empty or does not exist.
+func Open(dir string, opt Options) (*Store, error) {
+	opt.defaults()
+	if err := identify(dir); err != nil {
+		return nil, fmt.Errorf("%w (%s)", err, dir)
+	}
+	s := &Store{opt: opt, dir: dir, seed: maphash.MakeSeed()}
+	if err := s.open(); err != nil {
+		return nil, fmt.Errorf("%w (%s)", err, dir)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.stop = cancel
+	s.done.Go(func() { s.maintain(ctx) })
+	return s, nil
+}
+
+// identify makes sure that a directory is ours.
+func identify(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	if len(entries) == 0 {
+		return mark(dir)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, markerFile))
+	switch {
+	case errors.Is(err, os.ErrNotExist) && len(entries) == 1 && entries[0].Name() == markerFile+".new":
+		return mark(dir) // a crash in the very beginning
+	case errors.Is(err, os.ErrNotExist):
+		return ErrForeign
+	case err != nil:
+		return err
+	case string(b) == marker:
+		return nil
+	case strings.HasPrefix(string(b), "freshet store ") && strings.HasSuffix(string(b), "\n"):
+		return ErrNewer
+	}
+	return ErrDamaged
+}
+
+// mark makes an empty directory ours, before anything else is in it.
+func mark(dir string) error {
+	tmp := filepath.Join(dir, markerFile+".new")
+	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(marker)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, filepath.Join(dir, markerFile)); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func (s *Store) open() (err error) {
+	defer func() { // what pebble cannot read it sometimes panics on
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%w: %v", ErrDamaged, r)
+		}
+	}()
+	cache := pebble.NewCache(s.opt.CacheSize)
+	defer cache.Unref()
+	s.db, err = pebble.Open(filepath.Join(s.dir, dbDir), &pebble.Options{
+		Cache: cache, MemTableSize: 32 << 20, Logger: logger{s}, FormatMajorVersion: pebble.FormatNewest,
+	})
+	switch {
+	case errors.Is(err, unix.EAGAIN) || err != nil && strings.Contains(err.Error(), "lock held"):
+		return ErrLocked
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	if err := s.recall(); err != nil {
+		return errors.Join(err, s.db.Close())
+	}
+	return nil
+}
+
+// recall reads what the store knows of itself.
+func (s *Store) recall() error {
+	number := func(name string) (uint64, error) {
+		b, err := s.meta(name)
+		if err == nil && len(b) != 0 && len(b) != 8 {
+			return 0, fmt.Errorf("%w: its %s cannot be read", ErrDamaged, name)
+		}
+		if err != nil || len(b) == 0 {
+			return 0, err
+		}
+		return binary.BigEndian.Uint64(b), nil
+	}
+	next, err1 := number(metaNext)
+	floor, err2 := number(metaLow)
+	bound, err3 := number(metaTime)
+	list, err4 := s.meta(metaTabs)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return err
+	}
+	points, ok := decodeList(list)
+	if !ok {
+		return fmt.Errorf("%w: its tablets cannot be read", ErrDamaged)
+	}
+	s.version = store.Version(next)
+	if next == 0 {
+		s.version = firstVersion()
+	}
+	s.reserved = s.version // the first draw reserves
+	s.floor.Store(floor)
+	s.clock.start(int64(bound))
+	s.tablets = tablet.New(points)
+	return nil
+}
+
+func (s *Store) meta(name string) ([]byte, error) {
+	b, closer, err := s.db.Get(metaKey(name))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return append([]byte(nil), b...), closer.Close()
+}
+
+// logger hears what pebble has to say. A fatal error, such as a log that cannot
+// be written, ends the store's writes but not the process.
+type logger struct{ s *Store }
+
+func (l logger) Infof(string, ...any) {}
+
+func (l logger) Errorf(format string, args ...any) {
+	l.s.opt.Logger.Error("store", "err", fmt.Sprintf(format, args...))
+}
+
+// Fatalf must not return: pebble relies on it. In a commit it unwinds to apply;
+// pebble's own goroutines stop for good, holding what they hold, and the store
+// neither writes nor closes pebble after that.
+func (l logger) Fatalf(format string, args ...any) {
+	err := fmt.Errorf("pebble: the store failed and takes no more writes; look at the disk and restart: %s", fmt.Sprintf(format, args...))
+	if l.s.failed.CompareAndSwap(nil, &err) {
+		l.s.opt.Logger.Error("store", "err", err)
+	}
+	if strings.Contains(string(debug.Stack()), "(*Store).apply") || l.s.tablets == nil {
+		panic(err)
+	}
+	select {}
+}
+
+// apply commits a batch. An error means that nobody knows whether it will be
+// there after a restart; nothing is written until then.
+func (s *Store) apply(batch *pebble.Batch) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("pebble: commit: %v", r)
+			s.failed.CompareAndSwap(nil, &err)
+		}
+	}()
+	return s.db.Apply(batch, s.sync())
+}
+
+// maintain forgets and splits, now and then.
+func (s *Store) maintain(ctx context.Context) {
+	tick := time.NewTicker(s.opt.Sweep)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if s.failed.Load() != nil {
+			return
+		}
+		if err := errors.Join(s.sweep(ctx), s.grow(ctx)); err != nil && ctx.Err() == nil {
+			s.opt.Logger.Warn("maintenance of the store will be tried again", "err", err)
+		}
+	}
+}

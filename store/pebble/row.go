@@ -1,0 +1,102 @@
+package pebble
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/freshet-cache/freshet/store"
+)
+
+// row is what stands under a key: a write, or the tombstone of a delete.
+type row struct {
+	exists  bool
+	version store.Version
+	writer  store.ID
+	at      int64 // of a tombstone, when it was made; else when the row expires, 0 never; Unix nanoseconds
+	value   []byte
+}
+
+// The encoding: a version byte, flags, version, writer, at, value.
+const (
+	rowEncoding = 1
+	rowHeader   = 1 + 1 + 8 + 16 + 8
+)
+
+func (r row) append(b []byte) []byte {
+	flags := byte(0)
+	if r.exists {
+		flags = 1
+	}
+	b = append(b, rowEncoding, flags)
+	b = binary.BigEndian.AppendUint64(b, uint64(r.version))
+	b = append(b, r.writer[:]...)
+	b = binary.BigEndian.AppendUint64(b, uint64(r.at))
+	return append(b, r.value...)
+}
+
+// decodeRow reads a row; its value is a part of b.
+func decodeRow(key string, b []byte) (r row, err error) {
+	if len(b) < rowHeader || b[0] != rowEncoding || b[1] > 1 || b[1] == 0 && len(b) > rowHeader {
+		return r, fmt.Errorf("pebble: the row of %q is damaged or of a newer version of freshet; restore it, or overwrite the key", key)
+	}
+	r.exists, r.version = b[1] == 1, store.Version(binary.BigEndian.Uint64(b[2:]))
+	copy(r.writer[:], b[10:])
+	r.at = int64(binary.BigEndian.Uint64(b[26:]))
+	r.value = b[rowHeader:]
+	return r, nil
+}
+
+// expires reports whether the row is one that will be absent some day.
+func (r row) expires() bool { return r.exists && r.at != 0 }
+
+// seen is the row as Load returns it at now. Absence after expiry has a version
+// of its own.
+func (r row) seen(now int64) store.Row {
+	out := store.Row{Exists: r.exists, Version: r.version, Writer: r.writer}
+	if !r.expires() {
+		return out
+	}
+	if out.TTL = time.Duration(r.at - now); out.TTL <= 0 {
+		return store.Row{Version: r.version + 1, Writer: r.writer}
+	}
+	return out
+}
+
+// Keys: rows, the index by time of what can be forgotten, and what the store
+// knows of itself.
+func rowKey(key string) []byte { return append([]byte{'r'}, key...) }
+
+func timeKey(at int64, key string) []byte {
+	return append(binary.BigEndian.AppendUint64([]byte{'t'}, uint64(at)), key...)
+}
+
+func metaKey(name string) []byte { return append([]byte{'m'}, name...) }
+
+// appendList and decodeList code the tablet boundaries.
+func appendList(b []byte, list []string) []byte {
+	b = append(b, rowEncoding)
+	for _, s := range list {
+		b = binary.AppendUvarint(b, uint64(len(s)))
+		b = append(b, s...)
+	}
+	return b
+}
+
+func decodeList(b []byte) (list []string, ok bool) {
+	if len(b) == 0 || b[0] != rowEncoding {
+		return nil, len(b) == 0
+	}
+	for b = b[1:]; len(b) > 0; {
+		n, w := binary.Uvarint(b)
+		if w <= 0 || n > uint64(len(b)-w) || n == 0 {
+			return nil, false
+		}
+		s := string(b[w : w+int(n)])
+		if len(list) > 0 && s <= list[len(list)-1] {
+			return nil, false
+		}
+		list, b = append(list, s), b[w+int(n):]
+	}
+	return list, true
+}
