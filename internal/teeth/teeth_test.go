@@ -68,7 +68,11 @@ func patched(s Sabotage) (string, error) {
 	if n := strings.Count(string(b), s.Old); n != 1 {
 		return "", fmt.Errorf("its place occurs %d times in %s", n, s.File)
 	}
-	return strings.Replace(string(b), s.Old, s.New, 1), nil
+	text := strings.Replace(string(b), s.Old, s.New, 1)
+	if s.Also[0] != "" && strings.Count(text, s.Also[0]) != 1 {
+		return "", fmt.Errorf("its second place occurs %d times in %s", strings.Count(text, s.Also[0]), s.File)
+	}
+	return strings.Replace(text, s.Also[0], s.Also[1], 1), nil
 }
 
 func run(t *testing.T, s Sabotage) (string, error) {

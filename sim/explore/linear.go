@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,13 +24,17 @@ type Linear struct {
 	Abandons int // a caller's deadline ends
 }
 
-// Call is one client's call. Node -1 may be any.
+// Call is one client's call, to the key "k" unless Key says otherwise. Node -1
+// may be any.
 type Call struct {
 	Node int
 	Kind sim.Kind
+	Key  string
 }
 
 const theKey = "k"
+
+func (c Call) key() string { return cmp.Or(c.Key, theKey) }
 
 // forever is a lease that is not to lapse by itself in a scope.
 const forever lease.Tick = 1 << 40
@@ -55,7 +60,7 @@ type linearNode struct {
 	entries map[string]clink.Keep
 	until   map[lease.Gen]lease.Tick // what the runtime's handles say
 	untold  []lease.Gen              // lapsed, and the node has not noticed
-	calls   map[clink.Op]sim.Kind
+	calls   map[clink.Op]Call
 }
 
 // message is a request to the store, from when it is sent to when its answer is
@@ -72,7 +77,7 @@ type message struct {
 func (s Linear) Begin() World {
 	w := &linear{scope: s, left: s, store: sim.NewStore(), judge: sim.NewJudge(), belief: map[string]string{}}
 	for i := range s.Nodes {
-		n := &linearNode{entries: map[string]clink.Keep{}, until: map[lease.Gen]lease.Tick{}, calls: map[clink.Op]sim.Kind{}}
+		n := &linearNode{entries: map[string]clink.Keep{}, until: map[lease.Gen]lease.Tick{}, calls: map[clink.Op]Call{}}
 		n.pod = clink.NewPod(clink.Options{Life: uint64(i + 1), Entry: func(k string) (clink.Keep, bool) { e, ok := n.entries[k]; return e, ok }})
 		w.nodes = append(w.nodes, n)
 	}
@@ -120,7 +125,7 @@ func (w *linear) choices() (out []choice) {
 		c := w.scope.Calls[w.begun]
 		for i := range w.nodes {
 			if c.Node < 0 || c.Node == i {
-				add(fmt.Sprintf("call %d: %v at node %d", w.begun, c.Kind, i), func() { w.call(i, c.Kind) })
+				add(fmt.Sprintf("call %d: %v %s at node %d", w.begun, c.Kind, c.key(), i), func() { w.call(i, c) })
 			}
 		}
 	}
@@ -135,7 +140,7 @@ func (w *linear) choices() (out []choice) {
 			add(fmt.Sprintf("node %d notices that its lease lapsed", i), func() { w.tell(i) })
 		}
 		for _, op := range slices.Sorted(maps.Keys(w.nodes[i].calls)) {
-			if w.left.Abandons > 0 && w.nodes[i].calls[op] != sim.Get {
+			if w.left.Abandons > 0 && w.nodes[i].calls[op].Kind != sim.Get {
 				add(fmt.Sprintf("the caller of %d at node %d gives up", op, i), func() { w.left.Abandons--; w.step(i, clink.Abandoned{Op: op}) })
 			}
 		}
@@ -181,8 +186,8 @@ func (w *linear) fail(err error) {
 func (w *linear) decide(i int, e clink.Evaluate) {
 	row, in := e.Rows[0], clink.Evaluated{Op: e.Op}
 	value := fmt.Sprintf("v%d", e.Op)
-	if w.nodes[i].calls[e.Op] == sim.Append || !row.Exists {
-		in.Muts = []clink.Mut{{Key: theKey, Value: []byte(value)}}
+	if c := w.nodes[i].calls[e.Op]; c.Kind == sim.Append || !row.Exists {
+		in.Muts = []clink.Mut{{Key: c.key(), Value: []byte(value)}}
 		w.belief[value] = "\x00absent"
 		if row.Exists {
 			w.belief[value] = string(row.Value)
@@ -192,22 +197,22 @@ func (w *linear) decide(i int, e clink.Evaluate) {
 }
 
 // call lets a client begin its next call.
-func (w *linear) call(i int, kind sim.Kind) {
+func (w *linear) call(i int, c Call) {
 	id, n := w.begun, w.nodes[i]
 	w.begun++
 	value := fmt.Sprintf("v%d", id)
 	op := clink.Op(id)
-	w.judge.Began(id, i, kind, value, theKey)
-	n.calls[op] = kind
-	switch kind {
+	w.judge.Began(id, i, c.Kind, value, c.key())
+	n.calls[op] = c
+	switch c.Kind {
 	case sim.Get:
-		w.step(i, clink.Read{Op: op, Key: theKey})
+		w.step(i, clink.Read{Op: op, Key: c.key()})
 	case sim.Put:
-		w.step(i, clink.Write{Op: op, Mut: clink.Mut{Key: theKey, Value: []byte(value)}})
+		w.step(i, clink.Write{Op: op, Mut: clink.Mut{Key: c.key(), Value: []byte(value)}})
 	case sim.Del:
-		w.step(i, clink.Write{Op: op, Mut: clink.Mut{Key: theKey, Delete: true}})
+		w.step(i, clink.Write{Op: op, Mut: clink.Mut{Key: c.key(), Delete: true}})
 	default:
-		w.step(i, clink.Update{Op: op, Keys: []string{theKey}})
+		w.step(i, clink.Update{Op: op, Keys: []string{c.key()}})
 	}
 }
 
@@ -322,7 +327,8 @@ func (w *linear) tell(i int) {
 // equals the store.
 func (w *linear) latest() error {
 	for i, n := range w.nodes {
-		for key, e := range n.entries {
+		for _, key := range slices.Sorted(maps.Keys(n.entries)) {
+			e := n.entries[key]
 			if clink.Serves(w.now, n.until[e.Gen], e.Until) {
 				if err := w.judge.Hit(i, key, string(e.Row.Value), e.Row.Exists); err != nil {
 					return err
@@ -341,8 +347,11 @@ func (w *linear) Dump() string {
 	b.WriteString(w.judge.Dump())
 	for _, n := range w.nodes {
 		b.WriteString(n.pod.Dump())
-		e, ok := n.entries[theKey]
-		fmt.Fprintln(&b, n.until, n.untold, n.calls, ok, e.Gen, e.Row.Exists, string(e.Row.Value))
+		fmt.Fprintln(&b, n.until, n.untold, n.calls)
+		for _, key := range slices.Sorted(maps.Keys(n.entries)) {
+			e := n.entries[key]
+			fmt.Fprintln(&b, key, e.Gen, e.Row.Exists, string(e.Row.Value))
+		}
 	}
 	for _, m := range w.msgs {
 		fmt.Fprintf(&b, "%d %T %v %d %v %v\n", m.node, m.out, m.out, m.admitted, m.answer, m.orphan)

@@ -14,16 +14,19 @@ var scopes = []struct {
 	limit int
 	Linear
 }{
-	{"delayed-write", 50_000, Linear{Nodes: 2, Calls: []Call{{-1, sim.Put}, {-1, sim.Get}}, Moves: 1, Losses: 1}},
-	{"away-and-back", 60_000, Linear{Nodes: 2, Calls: []Call{{0, sim.Put}, {1, sim.Put}}, Moves: 2, Losses: 1}},
-	{"guard-across-a-lapse", 60_000, Linear{Nodes: 2, Calls: []Call{{-1, sim.Put}, {-1, sim.Get}}, Lapses: 2, Losses: 1}},
-	{"two-writes-one-lost", 60_000, Linear{Nodes: 2, Calls: []Call{{0, sim.Put}, {0, sim.Put}, {0, sim.Get}}, Losses: 2, Moves: 1}},
-	{"decide-from-what-is-there", 80_000, Linear{Nodes: 2, Calls: []Call{{0, sim.Put}, {-1, sim.Append}, {-1, sim.Get}}, Moves: 1, Losses: 1}},
-	{"write-if-absent", 60_000, Linear{Nodes: 2, Calls: []Call{{-1, sim.PutNX}, {-1, sim.PutNX}}, Moves: 1, Losses: 1}},
-	{"delete", 60_000, Linear{Nodes: 2, Calls: []Call{{0, sim.Put}, {0, sim.Del}, {-1, sim.Get}}, Moves: 1, Losses: 1}},
-	{"store-restart", 60_000, Linear{Nodes: 2, Calls: []Call{{0, sim.Put}, {-1, sim.Put}}, Moves: 1, Losses: 1, Forgets: 1}},
-	{"caller-gone", 60_000, Linear{Nodes: 2, Calls: []Call{{0, sim.Put}, {0, sim.Put}, {0, sim.Get}}, Losses: 1, Abandons: 1}},
-	{"three-nodes", 60_000, Linear{Nodes: 3, Calls: []Call{{0, sim.Put}, {-1, sim.Get}}, Moves: 2, Losses: 1}},
+	{"delayed-write", 50_000, Linear{Nodes: 2, Calls: []Call{{Node: -1, Kind: sim.Put}, {Node: -1, Kind: sim.Get}}, Moves: 1, Losses: 1}},
+	{"away-and-back", 60_000, Linear{Nodes: 2, Calls: []Call{{Node: 0, Kind: sim.Put}, {Node: 1, Kind: sim.Put}}, Moves: 2, Losses: 1}},
+	{"guard-across-a-lapse", 60_000, Linear{Nodes: 2, Calls: []Call{{Node: -1, Kind: sim.Put}, {Node: -1, Kind: sim.Get}}, Lapses: 2, Losses: 1}},
+	{"two-writes-one-lost", 60_000, Linear{Nodes: 2, Calls: []Call{{Node: 0, Kind: sim.Put}, {Node: 0, Kind: sim.Put}, {Node: 0, Kind: sim.Get}}, Losses: 2, Moves: 1}},
+	{"decide-from-what-is-there", 80_000, Linear{Nodes: 2, Calls: []Call{{Node: 0, Kind: sim.Put}, {Node: -1, Kind: sim.Append}, {Node: -1, Kind: sim.Get}}, Moves: 1, Losses: 1}},
+	{"write-if-absent", 60_000, Linear{Nodes: 2, Calls: []Call{{Node: -1, Kind: sim.PutNX}, {Node: -1, Kind: sim.PutNX}}, Moves: 1, Losses: 1}},
+	{"delete", 60_000, Linear{Nodes: 2, Calls: []Call{{Node: 0, Kind: sim.Put}, {Node: 0, Kind: sim.Del}, {Node: -1, Kind: sim.Get}}, Moves: 1, Losses: 1}},
+	{"store-restart", 60_000, Linear{Nodes: 2, Calls: []Call{{Node: 0, Kind: sim.Put}, {Node: -1, Kind: sim.Put}}, Moves: 1, Losses: 1, Forgets: 1}},
+	{"caller-gone", 60_000, Linear{Nodes: 2, Calls: []Call{{Node: 0, Kind: sim.Put}, {Node: 0, Kind: sim.Put}, {Node: 0, Kind: sim.Get}}, Losses: 1, Abandons: 1}},
+	{"two-keys", 60_000, Linear{Nodes: 1, Calls: []Call{{Kind: sim.Put}, {Kind: sim.Put, Key: "l"}, {Kind: sim.Get}}, Losses: 2}},
+	{"decide-behind-a-write", 60_000, Linear{Nodes: 1, Calls: []Call{{Kind: sim.Put}, {Kind: sim.Append}, {Kind: sim.Append}}, Losses: 1}},
+	{"reads-together", 60_000, Linear{Nodes: 2, Calls: []Call{{Node: 1, Kind: sim.Get}, {Kind: sim.Put}, {Node: 1, Kind: sim.Get}}}},
+	{"three-nodes", 60_000, Linear{Nodes: 3, Calls: []Call{{Node: 0, Kind: sim.Put}, {Node: -1, Kind: sim.Get}}, Moves: 2, Losses: 1}},
 }
 
 func TestLinear(t *testing.T) {
