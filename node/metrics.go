@@ -30,6 +30,7 @@ var eventNames = [clink.EventKinds][2]string{
 	clink.FillRefusedNoGuard:  {"fills_refused_total", "no_guard"},
 	clink.FillRefusedOverlap:  {"fills_refused_total", "overlap"},
 	clink.FillRefusedLease:    {"fills_refused_total", "lease"},
+	clink.FillRefusedExpired:  {"fills_refused_total", "expired"},
 	clink.OutcomeUnknown:      {"writes_unresolved_total", "began"},
 	clink.OutcomeProvenDone:   {"writes_unresolved_total", "proven_done"},
 	clink.OutcomeProvenFailed: {"writes_unresolved_total", "proven_failed"},

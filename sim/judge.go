@@ -21,7 +21,6 @@ type Judge struct {
 	now    map[string]string // current values; absent keys are not in the map
 	calls  map[int]*call
 	commit map[string]int // how often each value was committed
-	owner  map[string]int // the call that wrote a value
 	refuse map[string]bool
 }
 
@@ -54,7 +53,7 @@ const absent = "\x00absent"
 
 // NewJudge returns a judge of an empty store.
 func NewJudge() *Judge {
-	return &Judge{now: map[string]string{}, calls: map[int]*call{}, commit: map[string]int{}, owner: map[string]int{}, refuse: map[string]bool{}}
+	return &Judge{now: map[string]string{}, calls: map[int]*call{}, commit: map[string]int{}, refuse: map[string]bool{}}
 }
 
 func (j *Judge) current(key string) string {
@@ -71,9 +70,14 @@ func (j *Judge) Began(id, node int, kind Kind, value string, keys ...string) {
 		c.seen[k] = map[string]bool{j.current(k): true}
 	}
 	j.calls[id] = c
-	if kind != Get && kind != Del {
-		j.owner[value] = id
+}
+
+// Written is the value that a call would write to one of its keys.
+func Written(value, key string, keys []string) string {
+	if len(keys) < 2 {
+		return value
 	}
+	return value + "@" + key
 }
 
 // Changed: the store has committed value under key, or removed it (absence), or
@@ -138,27 +142,47 @@ func (j *Judge) Answered(id int, outcome clink.Outcome, row clink.Row) error {
 	case c.kind == Get:
 	case outcome == clink.Unknown:
 	case outcome != clink.Done: // a definite no
-		if c.kind != Del {
-			j.refuse[c.value] = true
-			if j.commit[c.value] > 0 {
-				return fmt.Errorf("write of %s was answered with no, but it was committed", c.value)
-			}
-		}
+		return j.refused(c)
 	case c.kind == Del:
-		if !c.seen[c.keys[0]][absent] {
+		if !c.seen[c.keys[0]][absent] && c.commits == 0 { // a later write it was combined with may hide it
 			return fmt.Errorf("delete of %s was acknowledged, but the key was present all the time", c.keys[0])
 		}
 	case c.kind == PutNX && j.commit[c.value] == 0: // it found something there
 		if len(c.seen[c.keys[0]]) == 1 && c.seen[c.keys[0]][absent] {
 			return fmt.Errorf("conditional write to %s found a value, but there was none", c.keys[0])
 		}
-	case c.kind == Put && j.commit[c.value] == 0: // overwritten at once by one it was combined with
-		if c.commits == 0 {
+	case c.kind == Put && j.commit[c.value] == 0: // overwritten at once by one it was combined with, or deleted at once where nothing was
+		if c.commits == 0 && !c.seen[c.keys[0]][absent] {
 			return fmt.Errorf("write of %s was acknowledged, but nothing was committed", c.value)
 		}
 		j.refuse[c.value] = true
-	case j.commit[c.value] != 1:
-		return fmt.Errorf("write of %s was acknowledged, but committed %d times", c.value, j.commit[c.value])
+	default:
+		return j.done(c)
+	}
+	return nil
+}
+
+// refused: a write was answered with a definite no.
+func (j *Judge) refused(c *call) error {
+	if c.kind == Del {
+		return nil
+	}
+	for _, k := range c.keys {
+		v := Written(c.value, k, c.keys)
+		j.refuse[v] = true
+		if j.commit[v] > 0 {
+			return fmt.Errorf("write of %s was answered with no, but it was committed", v)
+		}
+	}
+	return nil
+}
+
+// done: a write was answered with yes.
+func (j *Judge) done(c *call) error {
+	for _, k := range c.keys {
+		if v := Written(c.value, k, c.keys); j.commit[v] != 1 {
+			return fmt.Errorf("write of %s was acknowledged, but committed %d times", v, j.commit[v])
+		}
 	}
 	return nil
 }
@@ -176,4 +200,12 @@ func (j *Judge) Dump() string {
 	}
 	fmt.Fprint(&b, j.commit, j.refuse, "\n")
 	return b.String()
+}
+
+// nowOf are the values that are current under the keys of muts.
+func (j *Judge) nowOf(muts []clink.Mut) (out []string) {
+	for _, m := range muts {
+		out = append(out, j.current(m.Key))
+	}
+	return out
 }

@@ -108,6 +108,8 @@ func (p *Pod) fill(now lease.Tick, l *load, row Row, until lease.Tick, out []Out
 		return false, append(out, Event{FillRefusedOverlap})
 	case !p.holds(now, l.gen): // R7: the next owner may have written already
 		return false, append(out, Event{FillRefusedLease})
+	case until != 0 && now >= until: // R10: it has ended while the answer was on its way
+		return false, append(out, Event{FillRefusedExpired})
 	}
 	return true, append(out, Keep{l.key, row, l.gen, until})
 }

@@ -106,21 +106,36 @@ func (p *Pod) resume(now lease.Tick, b *batch, out []Output) []Output {
 
 // unsettled begins to find out what became of a batch that had no answer.
 func (p *Pod) unsettled(now lease.Tick, b *batch, out []Output) []Output {
-	b.state, b.pending = fencing, len(b.keys)
+	b.state, b.tries = fencing, 0
 	b.found, b.fenced = make([]Row, len(b.keys)), make([]bool, len(b.keys))
 	return p.fence(now, b, out)
 }
 
 // fence sends the single-key guards a batch still needs (R13), under fresh tokens
-// (R4), unless a guard over the range is on its way (R3).
+// (R4), unless a guard over the range is on its way (R3). Behind the last of
+// them the rows are read; if a lease was lost meanwhile nothing can be proven,
+// but the keys that are left are safe to write again.
 func (p *Pod) fence(now lease.Tick, b *batch, out []Output) []Output {
-	if !p.holdsAll(now, b) {
-		return p.disown(now, b, out)
-	}
+	out = p.letGo(now, b, out)
+	left := false
 	for i, name := range b.keys {
-		if pc, _ := p.guard(now, name); pc != nil && !b.fenced[i] && p.fences[name] == nil {
-			out = p.sendFence(&fence{key: name, batch: b}, out)
+		if b.fenced[i] || !p.holds(now, b.gens[i]) {
+			continue
 		}
+		left = true
+		if pc, _ := p.guard(now, name); pc != nil && p.fences[name] == nil {
+			out = p.sendFence(&fence{key: name, batch: b, try: b.tries}, out)
+		}
+	}
+	switch {
+	case left:
+		return out
+	case !p.holdsAll(now, b): // R15
+		return p.finish(now, b, Reply{Outcome: Unknown}, append(out, Event{OutcomeLeftUnknown}))
+	}
+	b.state, b.pending = resolving, len(b.keys)
+	for i, name := range b.keys {
+		out = p.load(now, &load{key: name, batch: b, index: i}, out)
 	}
 	return out
 }
@@ -139,30 +154,24 @@ func (p *Pod) fenced(now lease.Tick, f *fence, status Status, out []Output) []Ou
 	if pc != nil && pc.state == waiting { // the range waited for this fence
 		out = p.install(pc, out)
 	}
+	i := slices.Index(b.keys, f.key)
 	switch {
 	case k == nil || k.flight != b || b.state != fencing: // nobody waits for it any more
 		return p.retry(now, f.key, out)
-	case !p.holdsAll(now, b): // R2
-		return p.disown(now, b, out)
+	case !p.holds(now, b.gens[i]): // R2
+		return p.fence(now, b, out)
 	case status != OK: // it may still land: never use its token again (R4)
-		f.try++
+		b.tries++
 		return p.fence(now, b, append(out, Event{GuardLost}))
 	}
 	if pc.state == guarded {
 		pc.put(f.key, f.token)
 	}
-	b.fenced[slices.Index(b.keys, f.key)] = true
-	if b.pending--; b.pending > 0 {
-		return out
-	}
-	b.state, b.pending = resolving, len(b.keys)
-	for i, name := range b.keys {
-		out = p.load(now, &load{key: name, batch: b, index: i}, out)
-	}
 	if len(pc.single) > maxSingles {
 		out = p.reguard(pc, out)
 	}
-	return out
+	b.fenced[i] = true
+	return p.fence(now, b, out)
 }
 
 // retry lets a batch that waited for another's fence of its key send its own.

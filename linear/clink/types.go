@@ -241,6 +241,7 @@ const (
 	FillRefusedNoGuard  EventKind = iota // R5
 	FillRefusedOverlap                   // R6
 	FillRefusedLease                     // R7
+	FillRefusedExpired                   // R10
 	OutcomeUnknown                       // a write got no answer
 	OutcomeProvenDone                    // R14, found
 	OutcomeProvenFailed                  // R14, not found

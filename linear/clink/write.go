@@ -25,7 +25,8 @@ type batch struct {
 	until   []lease.Tick // when they expire
 	found   []Row        // as keys: what was read behind the fence
 	fenced  []bool       // as keys
-	pending int          // loads or fences still to be answered
+	tries   int          // fences that had no answer
+	pending int          // loads still to be answered
 	fresh   bool         // entries are out of date: read the store
 }
 
@@ -253,15 +254,29 @@ func (p *Pod) detach(now lease.Tick, b *batch, out []Output) []Output {
 	return out
 }
 
-// disown ends a batch whose lease is over, as far as it can be (R15).
+// disown ends a batch of which a lease is over, as far as it can be (R15).
 func (p *Pod) disown(now lease.Tick, b *batch, out []Output) []Output {
 	switch b.state {
-	case sent, resolving: // an answer is on its way, and may still be a yes
-		return p.detach(now, b, out)
+	case sent: // an answer is on its way, and may still be a yes
+		return p.letGo(now, b, out)
 	case fencing:
-		return p.finish(now, b, Reply{Outcome: Unknown}, append(out, Event{OutcomeLeftUnknown}))
+		return p.fence(now, b, out)
+	case resolving: // the answer may still prove a yes; it can do no harm any more
+		return p.detach(now, b, out)
 	}
 	return p.finish(now, b, Reply{Outcome: NotOwner}, out)
+}
+
+// letGo lets those keys of a batch go on whose lease is over. Where it lasts,
+// the batch may still commit, so nothing overtakes it there (R12).
+func (p *Pod) letGo(now lease.Tick, b *batch, out []Output) []Output {
+	for i, name := range b.keys {
+		if k := p.keys[name]; k != nil && k.flight == b && !p.holds(now, b.gens[i]) {
+			k.flight = nil
+			out = p.pump(now, name, out)
+		}
+	}
+	return out
 }
 
 // abandoned answers a caller whose time is over; what may have been sent goes on

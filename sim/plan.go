@@ -1,0 +1,177 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/freshet-cache/freshet/shard/lease"
+)
+
+// Plan is all that is decided before a run: its sizes and rates, the calls that
+// clients make, and the misfortunes that strike. The same plan always runs the
+// same way; what remains of it when parts are taken out runs nearly so.
+type Plan struct {
+	Seed   uint64
+	Config Config
+	Calls  []Call
+	Faults []Fault
+}
+
+// Config is drawn anew for every seed (swarm testing): a storm in which every
+// fault is always on never sees what needs one of them to be absent.
+type Config struct {
+	Nodes, Assigners, Keys int
+	Span                   lease.Tick // for so long calls and faults begin
+	Lease, Beat            lease.Tick
+	Drift                  int64      // millionths
+	Delay, Disk            lease.Tick // a message's, and a commit's inside the store
+	Timeout                lease.Tick // after which an answer of the store is unknown
+	Lag                    int        // percent of steps carried out with pauses in between
+	Tags                   bool
+	Queue                  int
+}
+
+// Call is a client's call. Half of them go to whoever owns the key, as a router
+// would send them.
+type Call struct {
+	At       lease.Tick
+	Node     int // -1: the owner
+	Kind     Kind
+	Keys     []string
+	TTL      lease.Tick
+	Deadline lease.Tick // 0 waits for ever
+}
+
+// Fault is one misfortune.
+type Fault struct {
+	At, For lease.Tick
+	Kind    FaultKind
+	Node    int
+	Key     string
+}
+
+// FaultKind is a kind of misfortune.
+type FaultKind uint8
+
+// The kinds.
+const (
+	Crash         FaultKind = iota // a node ends and begins another life
+	Pause                          // a node stands still, its clock does not
+	Cut                            // a node and the assigners do not hear each other
+	StoreMute                      // requests of a node to the store, or answers, are lost
+	StoreSlow                      // the store takes much longer
+	Forget                         // a tablet restarts and loses its guards
+	SplitTablet                    // a tablet is cut
+	MergeTablets                   // two tablets become one
+	Evict                          // a node's memory is full
+	Drain                          // a node hands over what it owns, and ends
+	MoveSlice                      // an operator moves a slice
+	SplitSlice                     // the assigner cuts a slice
+	JoinSlices                     // the assigner joins two
+	AssignerCrash                  // an assigner ends and begins another life
+	AssignerPause                  // an assigner stands still
+	AssignerCut                    // an assigner and the coordinator do not hear each other
+	faultKinds
+)
+
+var faultNames = [...]string{"crash", "pause", "cut", "store-mute", "store-slow", "forget", "split-tablet", "merge-tablets", "evict",
+	"drain", "move-slice", "split-slice", "join-slices", "assigner-crash", "assigner-pause", "assigner-cut"}
+
+func (k FaultKind) String() string { return faultNames[k] }
+
+const (
+	ms  lease.Tick = 1e6
+	sec lease.Tick = 1e9
+)
+
+// NewPlan draws a plan from a seed.
+func NewPlan(seed uint64) Plan {
+	r := rand.New(rand.NewPCG(seed, 0x66726573686574))
+	pick := func(of ...lease.Tick) lease.Tick { return of[r.IntN(len(of))] }
+	c := Config{
+		Nodes: 2 + r.IntN(4), Assigners: 1 + r.IntN(2), Keys: 1 + r.IntN(8), Span: 60 * sec,
+		Lease: pick(2*sec, 5*sec, 10*sec), Drift: int64(pick(0, 200, 20_000, 100_000)),
+		Delay: pick(ms, 20*ms, 200*ms), Disk: pick(0, ms, 50*ms, 500*ms), Timeout: pick(500*ms, 2*sec),
+		Lag: []int{0, 10, 40}[r.IntN(3)], Tags: r.IntN(2) == 0, Queue: []int{0, 0, 2}[r.IntN(3)],
+	}
+	c.Beat = c.Lease / 5
+	p := Plan{Seed: seed, Config: c}
+	p.calls(r, pick(20*ms, 100*ms, 500*ms))
+	p.faults(r)
+	return p
+}
+
+func key(i int) string { return string(rune('b' + 2*i)) } // room for boundaries in between
+
+func (p *Plan) calls(r *rand.Rand, gap lease.Tick) {
+	weight := []int{6, 3, 1, 2, 1}
+	for i := range weight {
+		weight[i] *= r.IntN(3)
+	}
+	weight[Get]++
+	weight[Put]++
+	var kinds []Kind
+	for k, n := range weight {
+		kinds = append(kinds, slices.Repeat([]Kind{Kind(k)}, n)...)
+	}
+	expiring, hurried, paired := r.IntN(3)*20, r.IntN(3)*20, r.IntN(2)*30
+	for t := lease.Tick(0); t < p.Config.Span && len(p.Calls) < 1500; t += spread(r, gap) {
+		c := Call{At: t, Node: -1, Kind: kinds[r.IntN(len(kinds))], Keys: []string{key(r.IntN(p.Config.Keys))}}
+		if r.IntN(2) == 0 {
+			c.Node = r.IntN(p.Config.Nodes)
+		}
+		if c.Kind == Append && chance(r, paired) {
+			c.Keys = append(c.Keys, key(r.IntN(p.Config.Keys)))
+			slices.Sort(c.Keys)
+			c.Keys = slices.Compact(c.Keys)
+		}
+		if c.Kind != Get && c.Kind != Del && chance(r, expiring) {
+			c.TTL = ms * lease.Tick(100+r.IntN(5000))
+		}
+		if chance(r, hurried) {
+			c.Deadline = ms * lease.Tick(1+r.IntN(3000))
+		}
+		p.Calls = append(p.Calls, c)
+	}
+}
+
+func (p *Plan) faults(r *rand.Rand) {
+	var on []FaultKind
+	for k := range faultKinds {
+		if r.IntN(2) == 0 {
+			on = append(on, k)
+		}
+	}
+	if len(on) == 0 {
+		return
+	}
+	gap := []lease.Tick{500 * ms, 2 * sec, 10 * sec}[r.IntN(3)]
+	for t := spread(r, gap); t < p.Config.Span && len(p.Faults) < 200; t += spread(r, gap) {
+		f := Fault{At: t, Kind: on[r.IntN(len(on))], Node: r.IntN(p.Config.Nodes), For: spread(r, []lease.Tick{100 * ms, p.Config.Lease / 2, 2 * p.Config.Lease}[r.IntN(3)])}
+		if f.For > 3*p.Config.Lease {
+			f.For = 3 * p.Config.Lease
+		}
+		f.Key = key(r.IntN(p.Config.Keys))
+		if r.IntN(2) == 0 { // a boundary, not a key
+			f.Key = string(rune(f.Key[0] + 1))
+		}
+		p.Faults = append(p.Faults, f)
+	}
+}
+
+// String is the plan for people.
+func (p Plan) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d: %d calls, %d faults, %+v\n", p.Seed, len(p.Calls), len(p.Faults), p.Config)
+	for _, f := range p.Faults {
+		fmt.Fprintf(&b, "  %9s  %v node %d key %s for %s\n", show(f.At), f.Kind, f.Node, f.Key, show(f.For))
+	}
+	for i, c := range p.Calls {
+		fmt.Fprintf(&b, "  %9s  call %d: %v %v at node %d ttl %s deadline %s\n", show(c.At), i, c.Kind, c.Keys, c.Node, show(c.TTL), show(c.Deadline))
+	}
+	return b.String()
+}
+
+func show(t lease.Tick) string { return fmt.Sprintf("%d.%03ds", t/sec, t%sec/ms) }

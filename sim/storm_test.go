@@ -1,0 +1,111 @@
+package sim
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// campaign is how many seeds a plain test runs; make storms sets FRESHET_SEEDS.
+func campaign(t *testing.T) uint64 {
+	if v := os.Getenv("FRESHET_SEEDS"); v != "" {
+		n, err := strconv.ParseUint(v, 10, 32)
+		if err != nil {
+			t.Fatalf("FRESHET_SEEDS: %v", err)
+		}
+		return n
+	}
+	if testing.Short() {
+		return 40
+	}
+	return 300
+}
+
+// TestStorms runs the seeds that have failed once, and then as many as asked.
+func TestStorms(t *testing.T) {
+	n := campaign(t)
+	seeds := append(failed(t), make([]uint64, n)...)
+	for i := range n {
+		seeds[len(seeds)-int(n-i)] = i + 1
+	}
+	var mu sync.Mutex
+	seen, events := map[string]int{}, 0
+	t.Run("seeds", func(t *testing.T) {
+		for lane := range 2 {
+			t.Run(strconv.Itoa(lane), func(t *testing.T) {
+				t.Parallel()
+				for i := lane; i < len(seeds) && !t.Failed(); i += 2 {
+					res := Run(NewPlan(seeds[i]), false)
+					if res.Err != nil {
+						t.Errorf("seed %d: %v\nreplay it with: freshet sim linear --seed %d", seeds[i], res.Err, seeds[i])
+					}
+					mu.Lock()
+					for what, n := range res.Sometimes {
+						seen[what] += n
+					}
+					events += res.Events
+					mu.Unlock()
+				}
+			})
+		}
+	})
+	for _, what := range Rare() {
+		if n := seen[what]; n == 0 && !testing.Short() && !t.Failed() {
+			t.Errorf("never in %d seeds: %s", len(seeds), what)
+		}
+	}
+	t.Logf("%d seeds, %d events", len(seeds), events)
+}
+
+// failed are the seeds of testdata/seeds.txt, which have found something.
+func failed(t *testing.T) (out []uint64) {
+	f, err := os.Open("testdata/seeds.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for sc := bufio.NewScanner(f); sc.Scan(); {
+		line, _, _ := strings.Cut(sc.Text(), "#")
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		n, err := strconv.ParseUint(line, 10, 64)
+		if err != nil {
+			t.Fatalf("testdata/seeds.txt: %v", err)
+		}
+		out = append(out, n)
+	}
+	return out
+}
+
+// The same plan gives the same run, event by event: or no seed could be replayed.
+func TestRunsRepeat(t *testing.T) {
+	for seed := range uint64(5) {
+		a, b := Run(NewPlan(seed), true), Run(NewPlan(seed), true)
+		if a.Events != b.Events || strings.Join(a.Log, "\n") != strings.Join(b.Log, "\n") {
+			t.Fatalf("seed %d ran in two ways: %d and %d events", seed, a.Events, b.Events)
+		}
+	}
+}
+
+// A plan that fails is made smaller, and goes on failing.
+func TestShrink(t *testing.T) {
+	p := NewPlan(7)
+	p.Config.Lease = 2 * sec
+	p.Config.Span = 10 * sec
+	p.Calls = append(p.Calls, Call{At: 3 * sec, Node: -1}) // of no key: nobody can take it
+	small, res := Shrink(p, 500)
+	if res.Err == nil {
+		t.Fatal("it does not fail any more")
+	}
+	if n := len(small.Calls) + len(small.Faults); n > 3 {
+		t.Fatalf("%d calls and faults are left:\n%v", n, small)
+	}
+	if len(res.Log) == 0 || !strings.Contains(fmt.Sprint(small), "seed 7") {
+		t.Fatal("nothing says what happened")
+	}
+}

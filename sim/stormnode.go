@@ -1,0 +1,326 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/freshet-cache/freshet/linear/clink"
+	"github.com/freshet-cache/freshet/shard/lease"
+)
+
+// stormNode is one node, through all its lives. Each life has machines of its
+// own; what was meant for an earlier one is lost.
+type stormNode struct {
+	s       *storm
+	index   int
+	lives   int
+	name    string // of this life
+	up      bool
+	clock   clock
+	lease   *lease.Node
+	pod     *clink.Pod
+	handles map[lease.Gen]handle
+	entries map[string]clink.Keep
+	calls   map[clink.Op]Call
+
+	paused   lease.Tick // stands still until then
+	busy     bool       // somebody holds the lock
+	waiting  []func()   // who waits for it
+	draining bool
+	cutOff   lease.Tick // from the assigners, until then
+	muted    lease.Tick // towards the store, until then
+}
+
+type handle struct {
+	lease.Range
+	until lease.Tick
+}
+
+// boot begins a life.
+func (n *stormNode) boot() {
+	s := n.s
+	n.lives++
+	n.name = fmt.Sprintf("n%d.%d", n.index, n.lives)
+	n.up, n.busy, n.waiting, n.paused, n.draining = true, false, nil, 0, false
+	n.clock = newClock(s.rng("clock "+n.name), s.plan.Config.Drift)
+	n.handles, n.entries, n.calls = map[lease.Gen]handle{}, map[string]clink.Keep{}, map[clink.Op]Call{}
+	n.lease = lease.NewNode(lease.NodeOptions{Node: n.name, Addr: n.name, Host: n.name, Drift: max(1, s.plan.Config.Drift)})
+	n.pod = clink.NewPod(clink.Options{
+		Life: uint64(n.index+1)<<32 | uint64(n.lives), Drift: max(1, s.plan.Config.Drift), Queue: s.plan.Config.Queue, Tags: s.plan.Config.Tags,
+		Entry: func(k string) (clink.Keep, bool) { e, ok := n.entries[k]; return e, ok },
+	})
+	n.beat()
+}
+
+// crash ends a life; another begins after d.
+func (n *stormNode) crash(d lease.Tick) {
+	if !n.up {
+		return
+	}
+	s := n.s
+	n.up = false
+	n.handles, n.entries = nil, nil
+	for _, op := range slices.Sorted(maps.Keys(n.calls)) { // their callers lost the connection
+		c := n.calls[op]
+		delete(s.open, int(op))
+		if c.Kind == Get {
+			_ = s.judge.Answered(int(op), clink.Failed, clink.Row{})
+		} else {
+			s.fail(s.judge.Answered(int(op), clink.Unknown, clink.Row{}))
+			s.sometimes("a node crashes with a write under way")
+		}
+	}
+	s.after(d, n.boot)
+}
+
+// pause stops a node, but not its clock.
+func (n *stormNode) pause(d lease.Tick) {
+	if n.up {
+		n.paused = max(n.paused, n.s.now+d)
+	}
+}
+
+// awake does something in this life as soon as the node is not paused.
+func (n *stormNode) awake(do func()) {
+	life := n.lives
+	switch {
+	case !n.up:
+	case n.s.now < n.paused:
+		n.s.after(n.paused-n.s.now, func() {
+			if n.lives == life {
+				n.awake(do)
+			}
+		})
+	default:
+		do()
+	}
+}
+
+// later does something d from now by real time, if this life lasts.
+func (n *stormNode) later(d lease.Tick, do func()) {
+	life := n.lives
+	n.s.after(d, func() {
+		if n.up && n.lives == life {
+			n.awake(do)
+		}
+	})
+}
+
+// locked does something that steps a machine when nobody else does.
+func (n *stormNode) locked(do func()) {
+	if n.busy {
+		n.waiting = append(n.waiting, do)
+		return
+	}
+	n.busy = true
+	do()
+}
+
+// carry carries out outputs in order, perhaps with pauses in between, during
+// which entries are served but no machine is stepped; then it lets go of the lock.
+func (n *stormNode) carry(outs []func()) {
+	r := n.s.rng("lag " + n.name)
+	for i, out := range outs {
+		if i > 0 && chance(r, n.s.plan.Config.Lag) {
+			n.later(spread(r, n.s.plan.Config.Delay), func() { n.carry(outs[i:]) })
+			return
+		}
+		out()
+	}
+	n.busy = false
+	if len(n.waiting) > 0 {
+		next := n.waiting[0]
+		n.waiting = n.waiting[1:]
+		n.locked(next)
+	}
+}
+
+// beat renews the leases.
+func (n *stormNode) beat() {
+	n.awake(func() {
+		n.locked(func() { n.carry(n.leases(n.lease.Beat(n.now(), nil, nil), nil)) })
+		n.later(n.s.plan.Config.Beat, n.beat)
+	})
+}
+
+func (n *stormNode) now() lease.Tick { return n.clock.read(n.s.now) }
+
+// drain asks to be relieved, and ends when that is done or took too long.
+func (n *stormNode) drain(d lease.Tick) {
+	if !n.up || n.draining {
+		return
+	}
+	n.draining = true
+	n.lease.Leave()
+	var wait func(left int)
+	wait = func(left int) {
+		if left == 0 || !n.lease.Holds() && len(n.calls) == 0 {
+			if left > 0 {
+				n.s.sometimes("a drain completes")
+			}
+			n.crash(d)
+			return
+		}
+		n.later(n.s.plan.Config.Beat, func() { wait(left - 1) })
+	}
+	n.later(n.s.plan.Config.Beat, func() { wait(50) })
+}
+
+// fromAssigner takes a message.
+func (n *stormNode) fromAssigner(msg any) {
+	n.locked(func() {
+		var outs []lease.NodeOutput
+		switch m := msg.(type) {
+		case *lease.Grant:
+			outs = n.lease.Granted(n.now(), *m, nil)
+		case *lease.Recall:
+			outs = n.lease.Recalled(n.now(), *m, nil)
+		}
+		n.lease.Check()
+		n.carry(n.leases(outs, nil))
+	})
+}
+
+// leases are the outputs of the lease machine, as things to do.
+func (n *stormNode) leases(outs []lease.NodeOutput, do []func()) []func() {
+	for _, out := range outs {
+		do = append(do, func() {
+			switch out := out.(type) {
+			case lease.SendRenew:
+				n.s.desk.hear(n, &out.Renew)
+			case lease.SendGave:
+				n.s.desk.hear(n, &out.Gave)
+			case lease.Acquire:
+				n.s.log("%s acquires %v generation %d", n.name, out.Range, out.Gen)
+				n.handles[out.Gen] = handle{out.Range, out.Until}
+				n.stepInside(clink.Acquired{Lease: out.Lease, Until: out.Until})
+			case lease.Extend:
+				h := n.handles[out.Gen]
+				h.until = max(h.until, out.Until)
+				n.handles[out.Gen] = h
+				n.stepInside(clink.Extended{Gen: out.Gen, Until: out.Until})
+			case lease.Revoke:
+				n.s.log("%s revokes generation %d", n.name, out.Gen)
+				if n.now() >= n.handles[out.Gen].until {
+					n.s.sometimes("a lease lapses")
+				} else {
+					n.s.sometimes("a lease is recalled")
+				}
+				delete(n.handles, out.Gen)
+				n.stepInside(clink.Revoked{Gen: out.Gen})
+			}
+		})
+	}
+	return do
+}
+
+// step steps the pod under the lock that locked has taken.
+func (n *stormNode) step(in clink.Input) {
+	now := n.now()
+	outs := n.pod.Step(now, in, nil)
+	n.pod.Check()
+	var do []func()
+	for _, out := range outs {
+		do = append(do, func() { n.perform(out) })
+	}
+	n.carry(do)
+}
+
+// stepInside steps the pod in the middle of something that holds the lock.
+func (n *stormNode) stepInside(in clink.Input) {
+	outs := n.pod.Step(n.now(), in, nil)
+	n.pod.Check()
+	for _, out := range outs {
+		n.perform(out)
+	}
+}
+
+// take begins a call: an entry that may be served answers a read at once.
+func (n *stormNode) take(op clink.Op, c Call, value string) {
+	if _, ok := n.calls[op]; !ok { // its caller has gone meanwhile
+		return
+	}
+	if e, ok := n.entries[c.Keys[0]]; c.Kind == Get && ok && clink.Serves(n.now(), n.handles[e.Gen].until, e.Until) {
+		n.s.sometimes("a hit")
+		n.s.answered(n, clink.Reply{Op: op, Row: e.Row})
+		return
+	}
+	n.locked(func() {
+		if _, ok := n.calls[op]; !ok {
+			n.carry(nil)
+			return
+		}
+		switch c.Kind {
+		case Get:
+			n.step(clink.Read{Op: op, Key: c.Keys[0]})
+		case Put:
+			n.step(clink.Write{Op: op, Mut: clink.Mut{Key: c.Keys[0], Value: []byte(value), TTL: c.TTL}})
+		case Del:
+			n.step(clink.Write{Op: op, Mut: clink.Mut{Key: c.Keys[0], Delete: true}})
+		default:
+			n.step(clink.Update{Op: op, Keys: c.Keys})
+		}
+	})
+}
+
+// perform carries out one output of the pod.
+func (n *stormNode) perform(out clink.Output) {
+	switch out := out.(type) {
+	case clink.Keep:
+		n.entries[out.Key] = out
+	case clink.Drop:
+		delete(n.entries, out.Key)
+	case clink.Reply:
+		n.s.answered(n, out)
+	case clink.Event:
+		n.s.sometimes(eventNames[out.Kind])
+	case clink.Evaluate:
+		n.later(spread(n.s.rng("decide "+n.name), n.s.plan.Config.Delay), func() {
+			if c, ok := n.calls[out.Op]; ok {
+				n.locked(func() { n.step(n.decide(c, out)) })
+			}
+		})
+	case clink.Retag:
+		n.later(spread(n.s.rng("retag "+n.name), n.s.plan.Config.Delay), func() { n.retag(out) })
+	default:
+		n.s.request(n, out)
+	}
+}
+
+// retag moves entries one by one, as the runtime does.
+func (n *stormNode) retag(r clink.Retag) {
+	n.locked(func() {
+		for _, k := range sorted(n.entries) {
+			e := n.entries[k]
+			if now := n.now(); e.Gen == r.Old && r.Range.Contains(k) && now < n.handles[r.Old].until && now < n.handles[r.New].until {
+				e.Gen = r.New
+				n.entries[k] = e
+				n.s.sometimes("an entry outlives a split")
+			}
+		}
+		n.carry(nil)
+	})
+}
+
+// decide answers Evaluate as the call's kind says.
+func (n *stormNode) decide(c Call, e clink.Evaluate) clink.Input {
+	in := clink.Evaluated{Op: e.Op}
+	for i, k := range c.Keys {
+		row := e.Rows[i]
+		if c.Kind == PutNX && row.Exists {
+			continue
+		}
+		v := Written(fmt.Sprintf("v%d", e.Op), k, c.Keys)
+		m := clink.Mut{Key: k, Value: []byte(v), TTL: c.TTL}
+		if c.TTL == 0 && row.TTL != 0 {
+			m.TTL = clink.KeepTTL
+		}
+		in.Muts = append(in.Muts, m)
+		n.s.belief[v] = absent
+		if row.Exists {
+			n.s.belief[v] = string(row.Value)
+		}
+	}
+	return in
+}
