@@ -59,7 +59,7 @@ type FaultKind uint8
 const (
 	Crash         FaultKind = iota // a node ends and begins another life
 	Pause                          // a node stands still, its clock does not
-	Cut                            // a node and the assigners do not hear each other
+	Cut                            // a node and an assigner, or both, do not hear each other
 	StoreMute                      // requests of a node to the store, or answers, are lost
 	StoreSlow                      // the store takes much longer
 	Forget                         // a tablet restarts and loses its guards

@@ -103,6 +103,14 @@ func (s *Store) Apply(now lease.Tick, admitted int, id clink.ID, muts []clink.Mu
 	return clink.OK, stamps
 }
 
+// Sweep forgets who deleted a row, or that it expired: what absence keeps is a
+// version.
+func (s *Store) Sweep(now lease.Tick, key string) {
+	if r := s.Load(now, key); !r.Exists {
+		s.rows[key] = row{Row: clink.Row{Version: r.Version}}
+	}
+}
+
 // Blocked reports whether a SetGuard over r has to wait for a commit in flight.
 func (s *Store) Blocked(r lease.Range) bool {
 	for _, keys := range s.waits {

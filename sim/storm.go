@@ -246,8 +246,12 @@ func (s *storm) strike(f Fault) {
 		n.crash(f.For)
 	case Pause:
 		n.pause(f.For)
-	case Cut:
-		n.cutOff = max(n.cutOff, until)
+	case Cut: // from one assigner, or from both
+		for i := range n.cutOff {
+			if part := int(f.Key[0]) % 3; part == i || part == 2 {
+				n.cutOff[i] = max(n.cutOff[i], until)
+			}
+		}
 	case StoreMute:
 		n.muted = max(n.muted, until)
 	case StoreSlow:

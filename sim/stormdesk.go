@@ -9,15 +9,14 @@ import (
 // coordinator keeps one leader at a time among the assigners, by its own clock,
 // and the state that a leader saves.
 type coordinator struct {
-	s         *storm
-	clock     clock
-	term      uint64
-	leader    *clerk
-	until     lease.Tick // of the leadership, by the coordinator's clock
-	state     []byte
-	clerks    []*clerk
-	leadSpan  lease.Tick
-	everAsked bool
+	s        *storm
+	clock    clock
+	term     uint64
+	leader   *clerk
+	until    lease.Tick // of the leadership, by the coordinator's clock
+	state    []byte
+	clerks   []*clerk
+	leadSpan lease.Tick
 }
 
 // clerk is one assigner, through all its lives.
@@ -195,11 +194,11 @@ func (c *clerk) save(out lease.Save) {
 func (d *coordinator) hear(n *stormNode, msg any) {
 	s := d.s
 	r := s.rng("to assigners from " + n.name)
-	if s.now < n.cutOff {
-		s.sometimes("a lease message is lost")
-		return
-	}
 	for _, c := range d.clerks {
+		if s.now < n.cutOff[c.index] {
+			s.sometimes("a lease message is lost")
+			continue
+		}
 		for range copies(r) {
 			c.later(spread(r, s.plan.Config.Delay), func() {
 				switch m := msg.(type) {
@@ -217,7 +216,7 @@ func (d *coordinator) hear(n *stormNode, msg any) {
 func (d *coordinator) send(c *clerk, name string, msg any) {
 	s := d.s
 	for _, n := range s.nodes {
-		if n.name != name || s.now < n.cutOff {
+		if n.name != name || s.now < n.cutOff[c.index] {
 			continue
 		}
 		r := s.rng("from " + c.name + " to " + name)

@@ -28,8 +28,8 @@ type stormNode struct {
 	busy     bool       // somebody holds the lock
 	waiting  []func()   // who waits for it
 	draining bool
-	cutOff   lease.Tick // from the assigners, until then
-	muted    lease.Tick // towards the store, until then
+	cutOff   [2]lease.Tick // from each assigner, until then
+	muted    lease.Tick    // towards the store, until then
 }
 
 type handle struct {

@@ -118,6 +118,7 @@ func (s *storm) apply(a *asked, out clink.Store, admitted int) {
 			s.log("store: %s=%q version %d for %s", m.Key, m.Value, stamps[i].Version, a.n.name)
 			s.fail(s.judge.Changed(m.Key, string(m.Value), !m.Delete))
 			s.expire(m.Key, stamps[i])
+			s.sweep(m, stamps[i])
 		}
 	}
 	s.reply(a, clink.Stored{Call: out.Call, Status: status, Stamps: stamps})
@@ -147,8 +148,22 @@ func (s *storm) expire(name string, st clink.Stamp) {
 			s.log("store: %s expires", name)
 			s.sometimes("a row expires")
 			s.fail(s.judge.Changed(name, "", false))
+			if chance(s.rng("sweep"), 50) {
+				s.store.Sweep(s.clock(), name)
+			}
 		}
 	})
+}
+
+// sweep lets the store forget a deleted row, sooner or later.
+func (s *storm) sweep(m clink.Mut, st clink.Stamp) {
+	if r := s.rng("sweep"); m.Delete {
+		s.after(spread(r, s.plan.Config.Timeout), func() {
+			if s.store.rows[m.Key].Version == st.Version {
+				s.store.Sweep(s.clock(), m.Key)
+			}
+		})
+	}
 }
 
 // reply sends an answer back.

@@ -127,6 +127,8 @@ func (n *Node) Granted(now Tick, in Grant, out []NodeOutput) []NodeOutput {
 				n.gave[l.Gen] = 0
 			}
 		case now >= until: // the answer took longer than the lease lasts
+		case held && now >= h.Until: // N6
+			out = n.giveUp(Lease{h.Range, l.Gen}, out)
 		case held && until > h.Until:
 			n.held[l.Gen] = term{l.Range, until}
 			out = append(out, Extend{l.Gen, until})

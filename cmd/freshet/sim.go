@@ -1,0 +1,70 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/freshet-cache/freshet/sim"
+)
+
+func simulate() *cobra.Command {
+	cmd := &cobra.Command{Use: "sim", Short: "run the deterministic simulator by seed; shrink and print what failed"}
+	var first, seeds uint64
+	var shrink int
+	var log bool
+	linear := &cobra.Command{
+		Use: "linear", Short: "storms over the machines of linear and its leases", Args: cobra.NoArgs,
+		Long: "sim linear runs the machines that serve runs, in a world of virtual time where nodes,\nassigners, links and the store fail as the seed says. The same seed always runs the\nsame way. A seed that breaks a promise is shrunk and printed.",
+	}
+	linear.Flags().Uint64Var(&first, "seed", 1, "the first seed")
+	linear.Flags().Uint64Var(&seeds, "seeds", 1, "how many seeds to run, one after the other")
+	linear.Flags().IntVar(&shrink, "shrink", 3000, "at most so many runs to make a failure small; 0 leaves it as it is")
+	linear.Flags().BoolVar(&log, "log", false, "print what happens, also if nothing fails")
+	linear.RunE = func(cmd *cobra.Command, _ []string) error {
+		out, seen, events, began := cmd.OutOrStdout(), map[string]int{}, 0, time.Now()
+		for i := range seeds {
+			plan := sim.NewPlan(first + i)
+			res := sim.Run(plan, log)
+			if res.Err != nil {
+				return broken(out, plan, res, shrink)
+			}
+			for _, l := range res.Log {
+				fmt.Fprintln(out, l)
+			}
+			for what, n := range res.Sometimes {
+				seen[what] += n
+			}
+			if events += res.Events; (i+1)%1000 == 0 {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%d seeds, %d events, %s\n", i+1, events, time.Since(began).Round(time.Second))
+			}
+		}
+		for _, what := range slices.Sorted(maps.Keys(seen)) {
+			fmt.Fprintf(out, "%10d  %s\n", seen[what], what)
+		}
+		fmt.Fprintf(out, "%d seeds from %d on, %d events: every promise held\n", seeds, first, events)
+		return nil
+	}
+	cmd.AddCommand(linear)
+	return cmd
+}
+
+// broken shows the smallest plan found that breaks a promise, and what happened.
+func broken(out io.Writer, plan sim.Plan, res sim.Result, shrink int) error {
+	fmt.Fprintf(out, "seed %d: %v\n", plan.Seed, res.Err)
+	if shrink > 0 {
+		plan, res = sim.Shrink(plan, shrink)
+	} else {
+		res = sim.Run(plan, true)
+	}
+	fmt.Fprintf(out, "\nthe plan:\n%v\nwhat happened:\n", plan)
+	for _, l := range res.Log {
+		fmt.Fprintln(out, l)
+	}
+	return errors.Join(fmt.Errorf("seed %d breaks a promise", plan.Seed), res.Err)
+}
