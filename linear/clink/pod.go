@@ -37,6 +37,7 @@ type Pod struct {
 	calls  map[Call]any      // *piece, *fence, *load or *batch, by what is in flight for it
 	fences map[string]*fence // in flight, by key (R3)
 	ops    map[Op]*op
+	kept   map[string]Keep // in this step: the runtime has not heard of them yet
 }
 
 // tenure is a lease as far as the pod knows.
@@ -76,7 +77,7 @@ func NewPod(opt Options) *Pod {
 	}
 	return &Pod{
 		opt: opt, leases: map[lease.Gen]tenure{}, keys: map[string]*key{},
-		calls: map[Call]any{}, ops: map[Op]*op{}, fences: map[string]*fence{},
+		calls: map[Call]any{}, ops: map[Op]*op{}, fences: map[string]*fence{}, kept: map[string]Keep{},
 	}
 }
 
@@ -88,6 +89,7 @@ func Serves(now, leased, until lease.Tick) bool {
 
 // Step takes one input and appends what is to be done.
 func (p *Pod) Step(now lease.Tick, in Input, out []Output) []Output {
+	clear(p.kept)
 	switch in := in.(type) {
 	case Acquired:
 		return p.acquired(now, in, out)
@@ -177,6 +179,20 @@ func (p *Pod) active(r lease.Range) (out []string) {
 		}
 	}
 	return out
+}
+
+// keep puts an entry in place; what goes on in the same step can see it.
+func (p *Pod) keep(k Keep, out []Output) []Output {
+	p.kept[k.Key] = k
+	return append(out, k)
+}
+
+// entry is what was kept last under a key and not dropped since, if anybody remembers.
+func (p *Pod) entry(key string) (Keep, bool) {
+	if k, ok := p.kept[key]; ok {
+		return k, true
+	}
+	return p.opt.Entry(key)
 }
 
 // draw returns the next number of this life.

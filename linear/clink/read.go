@@ -22,7 +22,7 @@ type load struct {
 
 // reads begins a caller's read, or lets it share the one in flight.
 func (p *Pod) reads(now lease.Tick, in Read, out []Output) []Output {
-	if e, ok := p.opt.Entry(in.Key); ok && Serves(now, p.leases[e.Gen].Until, e.Until) { // R9
+	if e, ok := p.entry(in.Key); ok && Serves(now, p.leases[e.Gen].Until, e.Until) { // R9
 		return append(out, Reply{Op: in.Op, Outcome: Done, Row: e.Row, Until: e.Until})
 	}
 	o := &op{id: in.Op}
@@ -111,7 +111,7 @@ func (p *Pod) fill(now lease.Tick, l *load, row Row, until lease.Tick, out []Out
 	case until != 0 && now >= until: // R10: it has ended while the answer was on its way
 		return false, append(out, Event{FillRefusedExpired})
 	}
-	return true, append(out, Keep{l.key, row, l.gen, until})
+	return true, p.keep(Keep{l.key, row, l.gen, until}, out)
 }
 
 // tagged looks at the guard a read found: if it is not the one we count on, a

@@ -19,7 +19,7 @@ func (p *Pod) gather(now lease.Tick, b *batch, out []Output) []Output {
 	b.rows, b.until = make([]Row, len(b.keys)), make([]lease.Tick, len(b.keys))
 	var missing []int
 	for i, name := range b.keys {
-		e, ok := p.opt.Entry(name)
+		e, ok := p.entry(name)
 		if !ok || b.fresh || !Serves(now, p.leases[e.Gen].Until, e.Until) {
 			missing = append(missing, i)
 			continue

@@ -154,6 +154,7 @@ func (p *Pod) send(now lease.Tick, b *batch, out []Output) []Output {
 	}
 	for _, m := range b.muts { // R8
 		out = append(out, Drop{m.Key})
+		delete(p.kept, m.Key)
 		for _, l := range p.keys[m.Key].loads {
 			l.overlap = true
 		}
@@ -200,7 +201,7 @@ func (p *Pod) committed(now lease.Tick, b *batch, stamps []Stamp, out []Output) 
 		if !m.Delete {
 			row.Value = m.Value
 		}
-		out = append(out, Keep{m.Key, row, b.gens[slices.Index(b.keys, m.Key)], p.expiry(b.sentAt, row.TTL)})
+		out = p.keep(Keep{m.Key, row, b.gens[slices.Index(b.keys, m.Key)], p.expiry(b.sentAt, row.TTL)}, out)
 	}
 	return p.finish(now, b, Reply{Outcome: Done, Stamps: stamps}, out)
 }

@@ -325,78 +325,98 @@ func scansSeeEveryKey(ctx context.Context, s Store) error {
 // has returned, a row that was read must not change by a write under an older
 // token, whatever else goes on.
 func theFenceHolds(ctx context.Context, s Store) error {
-	const rounds, writers = 1500, 8
-	var current atomic.Uint64
-	var stop atomic.Bool
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var wrong error
-	fail := func(err error) {
-		mu.Lock()
-		wrong = errors.Join(wrong, err)
-		mu.Unlock()
-		stop.Store(true)
-	}
-	keys := []string{"a", "m", "mm", "z"}
-	current.Store(1)
+	f := &fight{s: s, keys: []string{"a", "m", "mm", "z"}}
+	f.current.Store(1)
 	if err := s.SetGuard(ctx, "", "", tok(1)); err != nil {
 		return err
 	}
-	for w := range writers {
-		wg.Go(func() {
-			for i := 0; !stop.Load(); i++ {
-				g := current.Load()
-				m := put(keys[(w+i)%len(keys)], "v")
-				m.Guard = tok(g)
-				// The id carries the token it was sent under.
-				if _, err := s.Commit(ctx, wid(g<<24|uint64(w)<<20|uint64(i)&(1<<20-1)), []store.Mutation{m}); err != nil && !errors.Is(err, store.ErrGuardMismatch) {
-					fail(err)
-				}
-			}
-		})
+	var wg sync.WaitGroup
+	for w := range 8 {
+		wg.Go(func() { f.write(ctx, w) })
 	}
-	layouts := 0
-	for g := uint64(2); g < rounds && !stop.Load(); g++ {
-		if g%16 == 0 { // the layout changes too, and now and then guards are lost
-			var err error
-			switch layouts++; layouts % 4 {
-			case 1:
-				err = s.Split(ctx, "mm")
-			case 2:
-				err = s.Restart(ctx, "z")
-			case 3:
-				err = s.Merge(ctx, "mm")
-			}
-			if err != nil {
-				fail(err)
-			}
+	for g := uint64(2); g < 1500 && !f.over.Load(); g++ {
+		if g%16 == 0 {
+			f.disturb(ctx, int(g/16))
 		}
-		if err := install(ctx, s, tok(g)); err != nil {
-			fail(err)
-			break
-		}
-		before := map[string]store.Row{}
-		for _, k := range keys {
-			r, err := s.Load(ctx, k)
-			if err != nil {
-				fail(err)
-			}
-			before[k] = r
-		}
-		current.Store(g)
-		for _, k := range keys {
-			r, err := s.Load(ctx, k)
-			if err != nil {
-				fail(err)
-			}
-			if under := binary.BigEndian.Uint64(r.Writer[8:]) >> 24; r.Version != before[k].Version && under != g {
-				fail(fmt.Errorf("%s was written under token %d after SetGuard of %d had returned", k, under, g))
-			}
-		}
+		f.advance(ctx, g)
 	}
-	stop.Store(true)
+	f.over.Store(true)
 	wg.Wait()
-	return wrong
+	return f.wrong
+}
+
+// fight is writers against guards that change under them.
+type fight struct {
+	s       Store
+	keys    []string
+	current atomic.Uint64 // the guard that stands, or is about to
+	over    atomic.Bool
+	mu      sync.Mutex
+	wrong   error
+}
+
+func (f *fight) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.wrong = errors.Join(f.wrong, err)
+	f.over.Store(true)
+}
+
+// write writes as fast as it can, under the token it believes in; the id of each
+// write carries that token.
+func (f *fight) write(ctx context.Context, w int) {
+	for i := 0; !f.over.Load(); i++ {
+		g := f.current.Load()
+		m := put(f.keys[(w+i)%len(f.keys)], "v")
+		m.Guard = tok(g)
+		_, err := f.s.Commit(ctx, wid(g<<24|uint64(w)<<20|uint64(i)&(1<<20-1)), []store.Mutation{m})
+		if err != nil && !errors.Is(err, store.ErrGuardMismatch) {
+			f.fail(err)
+		}
+	}
+}
+
+// disturb changes the layout, and now and then loses guards.
+func (f *fight) disturb(ctx context.Context, n int) {
+	var err error
+	switch n % 4 {
+	case 1:
+		err = f.s.Split(ctx, "mm")
+	case 2:
+		err = f.s.Restart(ctx, "z")
+	case 3:
+		err = f.s.Merge(ctx, "mm")
+	}
+	if err != nil {
+		f.fail(err)
+	}
+}
+
+// advance installs the guard g and sees that nothing older commits from then on.
+func (f *fight) advance(ctx context.Context, g uint64) {
+	if err := install(ctx, f.s, tok(g)); err != nil {
+		f.fail(err)
+		return
+	}
+	before := map[string]store.Row{}
+	for _, k := range f.keys {
+		before[k] = f.load(ctx, k)
+	}
+	f.current.Store(g)
+	for _, k := range f.keys {
+		r := f.load(ctx, k)
+		if under := binary.BigEndian.Uint64(r.Writer[8:]) >> 24; r.Version != before[k].Version && under != g {
+			f.fail(fmt.Errorf("%s was written under token %d after SetGuard of %d had returned", k, under, g))
+		}
+	}
+}
+
+func (f *fight) load(ctx context.Context, key string) store.Row {
+	r, err := f.s.Load(ctx, key)
+	if err != nil {
+		f.fail(err)
+	}
+	return r
 }
 
 // install guards everything, in pieces if the layout asks for it.

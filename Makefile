@@ -1,0 +1,51 @@
+# freshet. `make` lists what there is to make.
+.DEFAULT_GOAL := help
+GO ?= go
+SEEDS ?= 20000
+
+.PHONY: help
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build ./freshet
+	$(GO) build -o freshet ./cmd/freshet
+
+.PHONY: test
+test: lint ## everything that must pass before a commit: real Redis beside it, nothing skipped
+	scripts/with-redis $(GO) test -timeout 12m ./...
+
+.PHONY: lint
+lint: ## gofmt, vet, staticcheck
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "gofmt these files"; exit 1; }
+	$(GO) vet ./...
+	$(GO) vet -tags freshetcheck ./linear/...
+	$(GO) tool staticcheck ./...
+
+.PHONY: race
+race: ## the same tests under the race detector, with the invariants checked after every step; simulations short
+	scripts/with-redis $(GO) test -race -tags freshetcheck -short -timeout 15m ./...
+
+.PHONY: teeth
+teeth: ## break every rule on purpose and see that a test notices
+	FRESHET_TEETH=all $(GO) test -count=1 -timeout 40m -v -run TestSabotages ./internal/teeth
+
+.PHONY: storms
+storms: ## long simulation: SEEDS=20000 seeds
+	FRESHET_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 24h -v -run TestStorms ./sim
+
+.PHONY: explore
+explore: ## exhaustive exploration with no limit on states
+	FRESHET_EXPLORE=all $(GO) test -count=1 -timeout 24h -v -run TestLinear ./sim/explore
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZTIME=20s
+	scripts/fuzz $(or $(FUZZTIME),20s)
+
+.PHONY: bench
+bench: build ## the quick presets of every experiment, into ./bench-out
+	for e in linear-hit linear-remote linear-trace; do ./freshet bench $$e --preset smoke --out bench-out || exit 1; done
+
+.PHONY: clean
+clean: ## remove what make has built
+	rm -rf freshet bench-out .tools

@@ -1,0 +1,271 @@
+package tidy
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	root   = "../.."
+	module = "github.com/freshet-cache/freshet"
+
+	maxFunc     = 70
+	maxFile     = 500
+	maxProtocol = 1300 // lines of code, without comments
+)
+
+// file is one Go file of the repository.
+type file struct {
+	path, dir string
+	text      string
+	test      bool
+	ast       *ast.File
+	fset      *token.FileSet
+}
+
+func files(t *testing.T) (out []file) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		rel, _ := filepath.Rel(root, path)
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (strings.HasPrefix(d.Name(), ".") && rel != "." || d.Name() == "testdata" || d.Name() == "node_modules"):
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(path, ".go"):
+			return nil
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		fset := token.NewFileSet()
+		f, err := parser.ParseFile(fset, rel, b, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		out = append(out, file{rel, filepath.ToSlash(filepath.Dir(rel)), string(b), strings.HasSuffix(rel, "_test.go"), f, fset})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// protocols are the machines, and the tests of every other package's kind.
+var protocols = []string{"linear/clink", "shard/lease"}
+
+// may says what a package of this module may import of it. A package that is not
+// listed may import anything: node, cmd, bench, examples and tests are wiring.
+var may = map[string][]string{
+	"linear/clink":    {"shard/lease"},
+	"shard/lease":     {},
+	"linear":          {"linear/clink", "shard", "shard/lease", "store"},
+	"shard":           {"shard/lease"},
+	"store":           {},
+	"store/tablet":    {"store"},
+	"store/memory":    {"store", "store/tablet"},
+	"store/pebble":    {"store", "store/tablet"},
+	"store/storetest": {"store"},
+	"coord/embedded":  {"shard"},
+	"link":            {},
+	"resp":            {},
+	"check":           {},
+	"sim":             {"linear/clink", "shard/lease", "check"},
+	"sim/explore":     {"linear/clink", "shard/lease", "sim", "check"},
+}
+
+// wiring may import anything.
+var wiring = []string{"node", "cmd/freshet", "bench", "blackbox", "examples", "internal/tidy", "internal/teeth", "."}
+
+func TestImports(t *testing.T) {
+	for _, f := range files(t) {
+		allowed, listed := may[f.dir]
+		if !listed && !slices.ContainsFunc(wiring, func(w string) bool { return f.dir == w || strings.HasPrefix(f.dir, w+"/") && w != "." }) {
+			t.Errorf("%s: package %s is in no table; say in internal/tidy what it may import", f.path, f.dir)
+		}
+		for _, im := range f.ast.Imports {
+			path := strings.Trim(im.Path.Value, `"`)
+			switch inside, ours := strings.CutPrefix(path, module+"/"); {
+			case slices.Contains(protocols, f.dir) && !f.test && !ours && !pure(path):
+				t.Errorf("%s: a protocol does no I/O and has no clock, lock, chance or dependency, but imports %s", f.path, path)
+			case !ours || !listed || f.test:
+			case !slices.Contains(allowed, inside):
+				t.Errorf("%s: %s may not import %s", f.path, f.dir, inside)
+			}
+		}
+	}
+}
+
+// pure are the parts of the standard library a machine may use.
+func pure(path string) bool {
+	return slices.Contains([]string{"cmp", "encoding/binary", "errors", "fmt", "maps", "math", "slices", "sort", "strconv", "strings", "bytes"}, path)
+}
+
+func TestMachinesAreDeterministic(t *testing.T) {
+	for _, f := range files(t) {
+		if !slices.Contains(protocols, f.dir) || f.test {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.GoStmt, *ast.SelectStmt, *ast.ChanType, *ast.SendStmt:
+				t.Errorf("%s: a machine has no goroutines and no channels", f.fset.Position(n.Pos()))
+			}
+			return true
+		})
+	}
+}
+
+func TestSizes(t *testing.T) {
+	code := map[string]int{}
+	for _, f := range files(t) {
+		if n := strings.Count(f.text, "\n"); n > maxFile {
+			t.Errorf("%s has %d lines, more than %d", f.path, n, maxFile)
+		}
+		for _, d := range f.ast.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok {
+				if n := f.fset.Position(fn.End()).Line - f.fset.Position(fn.Pos()).Line + 1; n > maxFunc {
+					t.Errorf("%s: %s has %d lines, more than %d", f.fset.Position(fn.Pos()), fn.Name.Name, n, maxFunc)
+				}
+			}
+		}
+		for l := range strings.Lines(f.text) {
+			if l = strings.TrimSpace(l); l != "" && !strings.HasPrefix(l, "//") && !f.test {
+				code[f.dir]++
+			}
+		}
+	}
+	for _, p := range protocols {
+		if code[p] > maxProtocol {
+			t.Errorf("%s has %d lines of code, more than %d", p, code[p], maxProtocol)
+		}
+	}
+}
+
+func TestEverythingExportedIsDocumented(t *testing.T) {
+	packages := map[string]bool{}
+	for _, f := range files(t) {
+		if f.test {
+			continue
+		}
+		packages[f.dir] = packages[f.dir] || f.ast.Doc != nil
+		for _, d := range f.ast.Decls {
+			for _, name := range undocumented(d) {
+				t.Errorf("%s: %s has no comment that says what it promises", f.fset.Position(d.Pos()), name)
+			}
+		}
+	}
+	for dir, ok := range packages {
+		if !ok {
+			t.Errorf("package %s has no comment; its first sentence says what may be relied on", dir)
+		}
+	}
+}
+
+func undocumented(d ast.Decl) (out []string) {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		marker := d.Recv != nil && (len(d.Body.List) == 0 || !ast.IsExported(receiver(d)))
+		if d.Name.IsExported() && d.Doc == nil && !marker && !slices.Contains([]string{"Len", "Less", "Swap", "Push", "Pop", "String", "Error"}, d.Name.Name) {
+			out = append(out, d.Name.Name)
+		}
+	case *ast.GenDecl:
+		for _, s := range d.Specs {
+			switch s := s.(type) {
+			case *ast.TypeSpec:
+				if s.Name.IsExported() && d.Doc == nil && s.Doc == nil {
+					out = append(out, s.Name.Name)
+				}
+			case *ast.ValueSpec:
+				for _, n := range s.Names {
+					if n.IsExported() && d.Doc == nil && s.Doc == nil && s.Comment == nil {
+						out = append(out, n.Name)
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+func receiver(d *ast.FuncDecl) string {
+	e := d.Recv.List[0].Type
+	if s, ok := e.(*ast.StarExpr); ok {
+		e = s.X
+	}
+	switch x := e.(type) {
+	case *ast.IndexExpr:
+		e = x.X
+	case *ast.IndexListExpr:
+		e = x.X
+	}
+	if id, ok := e.(*ast.Ident); ok {
+		return id.Name
+	}
+	return fmt.Sprint(e)
+}
+
+// Every numbered rule of a protocol's doc.go is cited where it is kept, and in
+// DESIGN.md beside it, where a reader finds its story and its sabotage.
+func TestRulesAreCited(t *testing.T) {
+	rule := regexp.MustCompile(`(?m)^//\s+([A-Z]\d+)\s`)
+	all := files(t)
+	for _, p := range protocols {
+		design, err := os.ReadFile(filepath.Join(root, p, "DESIGN.md"))
+		if err != nil {
+			t.Error(err)
+		}
+		var doc, code string
+		for _, f := range all {
+			switch {
+			case f.dir != p || f.test:
+			case strings.HasSuffix(f.path, "/doc.go"):
+				doc = f.text
+			default:
+				code += f.text
+			}
+		}
+		rules := rule.FindAllStringSubmatch(doc, -1)
+		if len(rules) == 0 {
+			t.Errorf("%s/doc.go numbers no rules", p)
+		}
+		for _, r := range rules {
+			cited := regexp.MustCompile(`\b` + r[1] + `\b`)
+			if !cited.MatchString(code) {
+				t.Errorf("%s: rule %s is cited nowhere in the code", p, r[1])
+			}
+			if !cited.Match(design) {
+				t.Errorf("%s/DESIGN.md does not mention rule %s", p, r[1])
+			}
+		}
+	}
+}
+
+// Nothing is left for later, tests wait for conditions and not for time, and no
+// file names the machine it was written on.
+func TestNothingIsLeft(t *testing.T) {
+	words := regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|XX` + `X)\b`)
+	machine := regexp.MustCompile(`/wo` + `rk/|/ro` + `ot/|/ho` + `me/`)
+	for _, f := range files(t) {
+		if m := words.FindString(f.text); m != "" {
+			t.Errorf("%s says %s: do it, or open an issue", f.path, m)
+		}
+		if m := machine.FindString(f.text); m != "" {
+			t.Errorf("%s names a path of somebody's machine: %s", f.path, m)
+		}
+		if f.test && strings.Contains(f.text, "time.Sl"+"eep(") {
+			t.Errorf("%s sleeps; wait for a condition, or use virtual time", f.path)
+		}
+	}
+}

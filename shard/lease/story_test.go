@@ -1,0 +1,229 @@
+package lease
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+)
+
+// TestStories runs testdata/*.txt: nodes and assigners, whose messages wait until
+// the story delivers, loses or repeats them. Times are milliseconds.
+func TestStories(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		s := &story{nodes: map[string]*Node{}, assigners: map[string]*Assigner{}}
+		datadriven.RunTest(t, path, s.run)
+	})
+}
+
+type story struct {
+	now       Tick
+	nodes     map[string]*Node
+	assigners map[string]*Assigner
+	mail      []letter
+	saves     []Save
+	state     State // what the coordinator has
+	loads     map[string][]Load
+}
+
+// letter is a message that has not arrived.
+type letter struct {
+	to  string // empty: whichever assigner the story names
+	msg any
+}
+
+const milli = Tick(1e6)
+
+func (s *story) run(t *testing.T, d *datadriven.TestData) string {
+	if d.HasArg("at") {
+		s.now = Tick(num(t, d, "at")) * milli
+	}
+	who := ""
+	if len(d.CmdArgs) > 0 && len(d.CmdArgs[0].Vals) == 0 {
+		who = d.CmdArgs[0].Key
+	}
+	switch d.Cmd {
+	case "node":
+		s.nodes[who] = NewNode(NodeOptions{Node: who, Addr: who, Host: "host-" + who, Drift: num(t, d, "drift")})
+		return ""
+	case "assigner":
+		opt := AssignerOptions{Length: Tick(num(t, d, "length")) * milli, Drift: num(t, d, "drift"), Balance: Balance{Churn: uint64(num(t, d, "churn"))}}
+		for _, a := range d.CmdArgs {
+			if a.Key == "cut" {
+				opt.First = a.Vals
+			}
+		}
+		s.assigners[who] = NewAssigner(opt)
+		return ""
+	case "state":
+		return s.assigners[who].show(s.now)
+	}
+	if n := s.nodes[who]; n != nil {
+		return s.node(t, d, who, n)
+	}
+	return s.assigner(t, d, who, s.assigners[who])
+}
+
+func (s *story) node(t *testing.T, d *datadriven.TestData, who string, n *Node) string {
+	var out []NodeOutput
+	switch d.Cmd {
+	case "beat":
+		out = n.Beat(s.now, s.loads[who], nil)
+		delete(s.loads, who)
+	case "leave":
+		n.Leave()
+	case "load": // load n1 gen=1 rate=5000 keys=(a,b,c) hot=a
+		l := Load{Gen: Gen(num(t, d, "gen")), Rate: uint64(num(t, d, "rate"))}
+		for _, a := range d.CmdArgs {
+			switch a.Key {
+			case "keys":
+				l.Sample = a.Vals
+			case "hot":
+				l.Hot = []HotKey{{a.Vals[0], l.Rate * 9 / 10}}
+			}
+		}
+		if s.loads == nil {
+			s.loads = map[string][]Load{}
+		}
+		s.loads[who] = append(s.loads[who], l)
+	case "deliver":
+		from := who // with from=, it gets what was meant for another
+		d.MaybeScanArgs(t, "from", &from)
+		switch m := s.take(t, d, from).(type) {
+		case Grant:
+			out = n.Granted(s.now, m, nil)
+		case Recall:
+			out = n.Recalled(s.now, m, nil)
+		}
+	}
+	n.Check()
+	var b strings.Builder
+	for _, o := range out {
+		switch o := o.(type) {
+		case SendRenew:
+			s.mail = append(s.mail, letter{"", o.Renew})
+			fmt.Fprintf(&b, "send renewal %d", o.Seq)
+			if len(o.Gave) > 0 {
+				fmt.Fprintf(&b, ", gave %v", o.Gave)
+			}
+			b.WriteByte('\n')
+		case SendGave:
+			s.mail = append(s.mail, letter{"", o.Gave})
+			fmt.Fprintf(&b, "send that %v is given up\n", o.Gens)
+		case Acquire:
+			fmt.Fprintf(&b, "acquire %v generation %d until %s\n", o.Range, o.Gen, tick(o.Until))
+		case Extend:
+			fmt.Fprintf(&b, "extend generation %d until %s\n", o.Gen, tick(o.Until))
+		case Revoke:
+			fmt.Fprintf(&b, "revoke generation %d\n", o.Gen)
+		}
+	}
+	return silent(b)
+}
+
+func (s *story) assigner(t *testing.T, d *datadriven.TestData, who string, a *Assigner) string {
+	var out []AssignerOutput
+	switch d.Cmd {
+	case "elected":
+		out = a.Elected(s.now, uint64(num(t, d, "term")), Tick(num(t, d, "until"))*milli, s.state, nil, nil)
+	case "beat":
+		out = a.Beat(s.now, nil)
+	case "saved":
+		save := s.saves[0]
+		s.saves = s.saves[1:]
+		if !d.HasArg("refused") {
+			s.state = save.State
+		}
+		out = a.Saved(s.now, save.Term, save.Rev, !d.HasArg("refused"), nil)
+	case "move":
+		a.Move(arg(t, d, "key"), arg(t, d, "to"))
+	case "deliver":
+		switch m := s.take(t, d, "").(type) {
+		case Renew:
+			out = a.Renewed(s.now, m, nil)
+		case Gave:
+			out = a.GaveUp(s.now, m, nil)
+		}
+	default:
+		d.Fatalf(t, "nothing is known of %q", d.Cmd)
+	}
+	a.Check()
+	var b strings.Builder
+	for _, o := range out {
+		switch o := o.(type) {
+		case Save:
+			s.saves = append(s.saves, o)
+			fmt.Fprintf(&b, "save revision %d\n", o.Rev)
+		case SendGrant:
+			s.mail = append(s.mail, letter{o.Node, o.Grant})
+			fmt.Fprintf(&b, "grant %s for renewal %d:", o.Node, o.Seq)
+			for _, l := range o.Leases {
+				fmt.Fprintf(&b, " %v generation %d", l.Range, l.Gen)
+			}
+			b.WriteByte('\n')
+		case SendRecall:
+			s.mail = append(s.mail, letter{o.Node, o.Recall})
+			fmt.Fprintf(&b, "recall from %s:", o.Node)
+			for _, l := range o.Leases {
+				fmt.Fprintf(&b, " %v generation %d", l.Range, l.Gen)
+			}
+			b.WriteByte('\n')
+		}
+	}
+	return silent(b)
+}
+
+// take is the oldest message to somebody, or with "last" the latest; with "copy"
+// it stays to be delivered again.
+func (s *story) take(t *testing.T, d *datadriven.TestData, to string) any {
+	at := -1
+	for i, l := range s.mail {
+		if l.to == to && (at < 0 || d.HasArg("last")) {
+			at = i
+		}
+	}
+	if at < 0 {
+		d.Fatalf(t, "no message waits for %q", to)
+	}
+	m := s.mail[at].msg
+	if !d.HasArg("copy") {
+		s.mail = append(s.mail[:at:at], s.mail[at+1:]...)
+	}
+	return m
+}
+
+// show is the assigner's view of every slice.
+func (a *Assigner) show(now Tick) string {
+	var b strings.Builder
+	for _, s := range a.slices {
+		fmt.Fprintf(&b, "%v generation %d of %q", s.Range, s.Gen, s.Node)
+		if s.until > now {
+			fmt.Fprintf(&b, ", leased until %s", tick(s.until))
+		}
+		if s.recalled {
+			fmt.Fprintf(&b, ", recalled for %s", s.next)
+		}
+		b.WriteByte('\n')
+	}
+	return silent(b)
+}
+
+func silent(b strings.Builder) string {
+	if b.Len() == 0 {
+		return "nothing\n"
+	}
+	return b.String()
+}
+
+func tick(t Tick) string { return fmt.Sprintf("%d.%03d", t/milli, t%milli/1000) }
+
+func num(t *testing.T, d *datadriven.TestData, name string) (v int64) {
+	d.MaybeScanArgs(t, name, &v)
+	return v
+}
+
+func arg(t *testing.T, d *datadriven.TestData, name string) (v string) {
+	d.MaybeScanArgs(t, name, &v)
+	return v
+}
