@@ -29,7 +29,7 @@ func main() {
 		Use: "freshet", Short: "caches that do not lie", SilenceUsage: true, SilenceErrors: true, Version: node.Version,
 		Long: "freshet: coherent caches between services and their database.",
 	}
-	root.AddCommand(serve(), status(), config(), simulate())
+	root.AddCommand(serve(), status(), config(), simulate(), judge())
 	if err := root.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "freshet:", err)
 		os.Exit(1)

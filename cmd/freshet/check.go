@@ -1,0 +1,56 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/freshet-cache/freshet/check"
+)
+
+// errVerdict means that the verdict has been printed and is not a yes.
+var errVerdict = errors.New("the history is not proven linearizable")
+
+func judge() *cobra.Command {
+	var limit time.Duration
+	cmd := &cobra.Command{
+		Use: "check FILE", Short: "judge a recorded history", Args: cobra.ExactArgs(1),
+		Long: "check reads a history, one operation a line, and says whether it is linearizable.\nFILE - is the standard input. A line is a JSON object:\n\n" +
+			`  {"client":1,"kind":"write","key":"k","value":"v","start":10,"end":20,"outcome":"ok"}` +
+			"\n  " + `{"client":2,"kind":"read","key":"k","value":"v","found":true,"start":30,"end":40,"outcome":"ok"}` +
+			"\n\nkind is read, write, delete, cas (with was) or add (with delta); outcome is ok, no or\nunknown; times are nanoseconds of one clock. Exits with 0 if the history is\nlinearizable, with 1 if it is not, is undecided or cannot be read.",
+	}
+	cmd.Flags().DurationVar(&limit, "limit", time.Minute, "how long to search for an order of one key's operations")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		in := cmd.InOrStdin()
+		if args[0] != "-" {
+			f, err := os.Open(args[0])
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			in = f
+		}
+		return verdict(cmd.OutOrStdout(), in, limit)
+	}
+	return cmd
+}
+
+func verdict(out io.Writer, in io.Reader, limit time.Duration) error {
+	ops, err := check.ReadAll(in)
+	if err != nil {
+		return err
+	}
+	v := check.Linear(ops, limit)
+	v.Print(out)
+	stale, reads := check.Stale(ops)
+	fmt.Fprintf(out, "stale reads: %d of %d\n", stale, reads)
+	if v.Finding != check.Linearizable {
+		return errVerdict
+	}
+	return nil
+}
