@@ -191,7 +191,7 @@ func shrink(ops []Op, limit time.Duration) []Op {
 	for part := len(ops) / 2; part > 0; part /= 2 {
 		for at := 0; at < len(ops) && time.Now().Before(end); {
 			rest := without(ops, at, min(at+part, len(ops)))
-			if broken(rest) {
+			if len(rest) < len(ops) && broken(rest) {
 				ops = rest
 			} else {
 				at += part

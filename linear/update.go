@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/freshet-cache/freshet/linear/clink"
@@ -27,8 +28,9 @@ type Tx[V any] struct {
 
 // Update reads keys, lets decide choose what to write to them, and commits all
 // of it or nothing, with no write of anybody to these keys in between. decide may
-// be called several times, always with the latest state; its error ends the
-// update with nothing written. All keys must be owned by this node.
+// be called several times, always with the latest state, on another goroutine but
+// never after Update has returned; its error ends the update with nothing
+// written. All keys must be owned by this node.
 //
 // It returns the versions written, by key; none if decide wrote nothing.
 func (c *Cache[V]) Update(ctx context.Context, keys []string, decide func(tx *Tx[V]) error) (map[string]uint64, error) {
@@ -39,19 +41,30 @@ func (c *Cache[V]) Update(ctx context.Context, keys []string, decide func(tx *Tx
 	for _, k := range keys {
 		c.sampler.write(k)
 	}
+	var deciding sync.Mutex // no decide runs, or begins, once Update has returned
 	var tx *Tx[V]
+	over := false
 	a, err := c.do(ctx, func(op clink.Op, w *waiter[V]) clink.Input {
 		w.decide = func(op clink.Op, rows []clink.Row) {
-			t := &Tx[V]{c: c, keys: keys, rows: rows, muts: map[string]clink.Mut{}}
-			t.run(decide)
+			deciding.Lock()
+			if over {
+				deciding.Unlock()
+				return
+			}
+			tx = &Tx[V]{c: c, keys: keys, rows: rows, muts: map[string]clink.Mut{}}
+			tx.run(decide)
+			muts := tx.list()
+			deciding.Unlock()
 			c.mu.Lock()
-			tx = t
-			asked := c.step(clink.Evaluated{Op: op, Muts: t.list()}, nil)
+			asked := c.step(clink.Evaluated{Op: op, Muts: muts}, nil)
 			c.mu.Unlock()
 			c.carry(ctx, asked)
 		}
 		return clink.Update{Op: op, Keys: keys}
 	})
+	deciding.Lock()
+	over = true
+	deciding.Unlock()
 	switch {
 	case err != nil:
 		return nil, err

@@ -1,0 +1,252 @@
+package linear
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/freshet-cache/freshet/check"
+	"github.com/freshet-cache/freshet/shard"
+	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/store/memory"
+)
+
+// desk is a coordinator that keeps its state in memory.
+type desk struct {
+	mu    sync.Mutex
+	state []byte
+	term  uint64
+}
+
+func (d *desk) Lead(context.Context) (shard.Leadership, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.term++
+	return shard.Leadership{Term: d.term, State: d.state}, nil
+}
+
+func (d *desk) Save(_ context.Context, term uint64, state []byte) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if term != d.term {
+		return shard.ErrDeposed
+	}
+	d.state = state
+	return nil
+}
+
+// cluster is caches over one store, whose slices move under them. Messages are
+// handed over by goroutines, in any order.
+type cluster struct {
+	st       *memory.Store
+	assigner *shard.Assigner
+	nodes    []atomic.Pointer[shard.Node]
+	caches   []*Cache[string]
+	mail     sync.WaitGroup
+	down     atomic.Bool
+}
+
+func newCluster(t *testing.T, nodes int, st memory.Options, opt Options[string]) *cluster {
+	c := &cluster{st: memory.New(st), nodes: make([]atomic.Pointer[shard.Node], nodes)}
+	c.assigner = shard.StartAssigner(&desk{}, shard.AssignerOptions{
+		AssignerOptions: lease.AssignerOptions{Length: lease.Tick(2 * time.Second), First: []string{"k3", "k6"}}, Beat: 20 * time.Millisecond,
+		Send: func(node string, msg any) {
+			c.post(func() {
+				if n := c.nodes[node[1]-'0'].Load(); n != nil { // its first answer may come before it has a name
+					n.Deliver(msg)
+				}
+			})
+		},
+	})
+	for i := range nodes {
+		o := opt
+		o.Store, o.Codec = c.st, String()
+		o.Join = func(w shard.Watcher) {
+			name := fmt.Sprintf("n%d", i)
+			c.nodes[i].Store(shard.StartNode(shard.NodeOptions{
+				NodeOptions: lease.NodeOptions{Node: name, Addr: name, Host: name, Drift: 200}, Beat: 50 * time.Millisecond, Watch: w,
+				Send: func(msg any) { c.post(func() { c.assigner.Deliver(msg) }) },
+			}))
+		}
+		cache, err := New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.caches = append(c.caches, cache)
+	}
+	return c
+}
+
+func (c *cluster) post(deliver func()) {
+	if !c.down.Load() {
+		c.mail.Go(deliver)
+	}
+}
+
+func (c *cluster) close(t *testing.T) {
+	for i := range c.nodes {
+		c.nodes[i].Load().Close()
+	}
+	c.assigner.Close()
+	c.down.Store(true)
+	c.mail.Wait()
+	for _, cache := range c.caches {
+		if err := cache.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// client does operations at random, each at the owner if it is found, and
+// records them.
+type client struct {
+	c     *cluster
+	id    int
+	began time.Time
+	r     *rand.Rand
+	ops   []check.Op
+}
+
+func (cl *client) run(t *testing.T, n int) {
+	for i := range n {
+		key := fmt.Sprint("k", cl.r.IntN(9))
+		cache := cl.c.caches[cl.r.IntN(len(cl.c.caches))]
+		for _, other := range cl.c.caches {
+			if cl.r.IntN(4) > 0 && other.Owns(key) {
+				cache = other
+			}
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		o := check.Op{Client: cl.id, Key: key, Value: fmt.Sprintf("%d.%d", cl.id, i), Start: int64(time.Since(cl.began)), Outcome: check.OK}
+		var err error
+		switch cl.r.IntN(6) {
+		case 0, 1:
+			o.Kind = check.Write
+			o.Version, err = cache.PutTTL(ctx, key, o.Value, 0)
+		case 2:
+			o.Kind, err = check.CAS, cl.swap(ctx, cache, &o)
+		default:
+			var e Entry[string]
+			o.Kind = check.Read
+			e, err = cache.GetEntry(ctx, key)
+			o.Value, o.Found, o.Version = e.Value, e.Exists, e.Version
+		}
+		cancel()
+		o.End = int64(time.Since(cl.began))
+		switch {
+		case errors.Is(err, ErrOutcomeUnknown):
+			o.Outcome = check.Unknown
+		case errors.Is(err, ErrNotOwner), errors.Is(err, ErrBusy), errors.Is(err, errNothing):
+			o.Outcome = check.No
+		case err != nil && o.Kind == check.Read:
+			o.Outcome = check.Unknown
+		case err != nil:
+			t.Errorf("%v: %v", o, err)
+			return
+		}
+		cl.ops = append(cl.ops, o)
+	}
+}
+
+var errNothing = errors.New("nothing is there")
+
+// swap replaces what an update finds.
+func (cl *client) swap(ctx context.Context, cache *Cache[string], o *check.Op) error {
+	versions, err := cache.Update(ctx, []string{o.Key}, func(tx *Tx[string]) error {
+		e, err := tx.Get(o.Key)
+		if err == nil && !e.Exists {
+			err = errNothing
+		}
+		o.Was = e.Value
+		return errors.Join(err, tx.Put(o.Key, o.Value))
+	})
+	o.Version = versions[o.Key]
+	return err
+}
+
+// Slices move, the store splits, forgets, delays and does not answer, callers
+// read and write everywhere: every key's history is linearizable. Options change
+// how fast that is, not what it means.
+func TestLinearizableUnderResharding(t *testing.T) {
+	for name, opt := range map[string]Options[string]{
+		"everything fits":   {},
+		"one entry fits":    {MaxBytes: 160},
+		"nothing is kept":   {MaxBytes: -1},
+		"one writer queues": {Queue: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var calls atomic.Int64
+			chaos := func(every int64) func(context.Context, memory.Call) error {
+				return func(_ context.Context, _ memory.Call) error {
+					if calls.Add(1)%every == 0 {
+						return errors.New("no answer")
+					}
+					return nil
+				}
+			}
+			c := newCluster(t, 3, memory.Options{Before: chaos(97), After: chaos(61)}, opt)
+			began := time.Now()
+			stop := make(chan struct{})
+			var wg, disturber sync.WaitGroup
+			disturber.Go(func() { c.disturb(t, stop) })
+			clients := make([]*client, 8)
+			for i := range clients {
+				clients[i] = &client{c: c, id: i, began: began, r: rand.New(rand.NewPCG(uint64(i), 9))}
+				wg.Go(func() { clients[i].run(t, 1500) })
+			}
+			wg.Wait()
+			close(stop)
+			disturber.Wait()
+			var ops []check.Op
+			done := map[check.Outcome]int{}
+			for _, cl := range clients {
+				ops = append(ops, cl.ops...)
+				for _, o := range cl.ops {
+					done[o.Outcome]++
+				}
+			}
+			c.close(t)
+			v := check.Linear(ops, time.Minute)
+			if v.Finding != check.Linearizable {
+				t.Fatalf("%+v", v)
+			}
+			t.Logf("%d operations: %v, %d keys searched", v.Ops, done, v.Searched)
+			if done[check.OK] < 1000 {
+				t.Errorf("only %d of %d operations were done", done[check.OK], len(ops))
+			}
+		})
+	}
+}
+
+// disturb moves slices and changes the store's layout until it is stopped.
+func (c *cluster) disturb(t *testing.T, stop chan struct{}) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	ctx := context.Background()
+	for i := 0; ; i++ {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+		}
+		key, err := fmt.Sprint("k", i%9), error(nil)
+		switch i % 5 {
+		case 0, 1:
+			c.assigner.Move(key, fmt.Sprintf("n%d", i/5%3))
+		case 2:
+			err = c.st.Split(ctx, key)
+		case 3:
+			err = c.st.Merge(ctx, key)
+		case 4:
+			err = c.st.Restart(ctx, key)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
