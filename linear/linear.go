@@ -218,6 +218,51 @@ func (c *Cache[V]) hit(key string) (entry[V], bool) {
 	return e, clink.Serves(now, e.handle.Until(), e.until)
 }
 
+// batch is how many keys Hits looks at with one reading of the clock.
+const batch = 32
+
+// Hits serves keys from memory, from the first on, until one cannot be, and
+// returns how many it served into out, which is at least as long as keys. It is
+// what Peek does for each of them, for less: one reading of the clock, after the
+// last of 32 look-ups, tells of all whether their leases held.
+func (c *Cache[V]) Hits(keys []string, out []Entry[V]) (n int) {
+	var found [batch]entry[V]
+	for len(keys) > 0 {
+		some := 0
+		for some < min(len(keys), batch) {
+			e, ok := c.entries.GetIfPresent(keys[some])
+			if !ok {
+				break
+			}
+			found[some] = e
+			some++
+		}
+		if some == 0 {
+			return n
+		}
+		now := c.opt.Clock.Now()
+		if i := int(now & (sampleEvery - 1)); i < some {
+			c.sampler.note(keys[i])
+		}
+		for i := range found[:some] {
+			e := &found[i]
+			if !clink.Serves(now, e.handle.Until(), e.until) {
+				return n
+			}
+			out[n] = Entry[V]{Value: e.value, Exists: e.version&gone == 0, Version: e.version &^ gone, Hit: true}
+			if e.until != 0 {
+				out[n].TTL = max(1, time.Duration(e.until-now))
+			}
+			n++
+		}
+		if some < min(len(keys), batch) {
+			return n
+		}
+		keys = keys[some:]
+	}
+	return n
+}
+
 // Put sets key to value. See PutTTL.
 func (c *Cache[V]) Put(ctx context.Context, key string, value V) error {
 	_, err := c.PutTTL(ctx, key, value, 0)

@@ -134,7 +134,7 @@ func (n *Node) Command(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.W
 	if cmd.Name == "get" { // nearly every command is this one, and a hit
 		key := args[1]
 		if e, ok := n.cache.Peek(view(key)); ok {
-			n.m.hit()
+			n.session(c).hits++
 			value(e, w)
 			return
 		}
@@ -152,6 +152,31 @@ func (n *Node) Command(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.W
 	default:
 		n.other(c, cmd, args, w)
 	}
+}
+
+// Gets implements resp.Handler: what is in memory is served from there, with one
+// reading of the clock for many.
+func (n *Node) Gets(c *resp.Conn, cmd *resp.Command, keys [][]byte, w *resp.Writer) {
+	s := n.session(c)
+	names := s.names[:0]
+	for _, k := range keys {
+		names = append(names, view(k))
+	}
+	s.names = names
+	if len(s.out) < len(names) {
+		s.out = make([]linear.Entry[[]byte], 2*len(names))
+	}
+	for at := 0; at < len(names); at++ {
+		hits := n.cache.Hits(names[at:], s.out)
+		for _, e := range s.out[:hits] {
+			value(e, w)
+		}
+		s.hits += uint64(hits)
+		if at += hits; at < len(names) {
+			n.Command(c, cmd, [][]byte{[]byte(cmd.Name), keys[at]}, w)
+		}
+	}
+	clear(s.out[:len(names)])
 }
 
 // badKey says what is wrong with a command's keys.
@@ -264,18 +289,29 @@ func (n *Node) Exec(c *resp.Conn, cmds []resp.Queued, w *resp.Writer) {
 	}
 }
 
-// session is what a connection watches.
-type session struct{ watch []watched }
+// session is what belongs to a connection.
+type session struct {
+	watch []watched
+	hits  uint64 // not yet counted
+	names []string
+	out   []linear.Entry[[]byte]
+}
 
-const maxWatched = 1024
-
-// watch remembers the versions of keys, for EXEC.
-func (n *Node) watch(c *resp.Conn, args [][]byte, w *resp.Writer) {
+// session is made when it is first needed.
+func (n *Node) session(c *resp.Conn) *session {
 	s, ok := c.State.(*session)
 	if !ok {
 		s = &session{}
 		c.State = s
 	}
+	return s
+}
+
+const maxWatched = 1024
+
+// watch remembers the versions of keys, for EXEC.
+func (n *Node) watch(c *resp.Conn, args [][]byte, w *resp.Writer) {
+	s := n.session(c)
 	if len(s.watch)+len(args)-1 > maxWatched {
 		w.Error("ERR too many watched keys; UNWATCH, and watch up to " + strconv.Itoa(maxWatched))
 		return
@@ -293,6 +329,14 @@ func (n *Node) watch(c *resp.Conn, args [][]byte, w *resp.Writer) {
 
 // Closed implements resp.Handler.
 func (n *Node) Closed(*resp.Conn) {}
+
+// Idle implements resp.Handler.
+func (n *Node) Idle(c *resp.Conn) {
+	if s, ok := c.State.(*session); ok && s.hits > 0 {
+		n.m.hits.Add(s.hits)
+		s.hits = 0
+	}
+}
 
 // link lets another node have a connection as a link.
 func (n *Node) link(c *resp.Conn, args [][]byte, w *resp.Writer) {

@@ -39,6 +39,12 @@ type Conn struct {
 	hijack  func(net.Conn, *bufio.Reader)
 	silent  replyMode
 	multi   *transaction
+	request int      // the length of the request being answered
+	count   uint64   // commands since they were last counted
+	recent  *Command // the last one, which is likely the next one
+	raw     string   // its name as it was sent
+	keys    [][]byte // of GETs that arrived together
+	next    [][]byte // the request after them
 
 	mu             sync.Mutex
 	name, lib, ver string
@@ -67,6 +73,7 @@ const (
 	firstBuffer = 16 << 10
 	flushAt     = 64 << 10
 	keepBuffer  = 1 << 20 // a buffer that grew beyond it is given back
+	maxTogether = 64
 	maxQueued   = 100_000
 	maxQueue    = 64 << 20
 )
@@ -135,7 +142,33 @@ func (c *Conn) serve() (take func()) {
 		}
 	}()
 	c.in = make([]byte, 0, firstBuffer)
-	for !c.closing.Load() {
+	for c.answer() {
+	}
+	c.flush()
+	c.publish()
+	if c.hijack == nil || c.closing.Load() {
+		return nil
+	}
+	_ = c.nc.SetDeadline(time.Time{})
+	r := bufio.NewReaderSize(io.MultiReader(bytes.NewReader(bytes.Clone(c.in[c.r:])), c.nc), flushAt)
+	return func() {
+		defer c.cancel()
+		defer c.nc.Close()
+		c.hijack(c.nc, r)
+	}
+}
+
+// answer answers request after request, until the connection ends or is to be
+// taken over. It reports whether to go on: a command panicked, and that is said.
+func (c *Conn) answer() (again bool) {
+	mark := 0
+	defer func() {
+		if r := recover(); r != nil {
+			c.panicked(r, mark)
+			again = true
+		}
+	}()
+	for !c.closing.Load() && c.hijack == nil {
 		n, args, err := parse(c.in[c.r:], c.args, c.limits())
 		switch {
 		case err == errOversize:
@@ -147,32 +180,85 @@ func (c *Conn) serve() (take func()) {
 			c.flush()
 			err = c.fill()
 		case err == nil:
-			c.args = args
+			c.args, c.request = args, n
 			if len(args) > 0 {
-				c.command(args)
+				mark = len(c.w.buf)
+				mode := c.silent
+				if c.more(args) {
+					c.s.h.Gets(c, c.recent, c.keys, &c.w)
+				} else {
+					c.command(args)
+				}
+				if mode != replyOn || c.silent != replyOn {
+					c.hush(mode, mark)
+				}
 			}
-			c.r += n
+			c.r += c.request
 		}
 		if err != nil {
 			c.end(err)
-			return nil
-		}
-		if c.hijack != nil {
-			c.flush()
-			_ = c.nc.SetDeadline(time.Time{})
-			r := bufio.NewReaderSize(io.MultiReader(bytes.NewReader(bytes.Clone(c.in[c.r:])), c.nc), flushAt)
-			return func() {
-				defer c.cancel()
-				defer c.nc.Close()
-				c.hijack(c.nc, r)
-			}
+			return false
 		}
 		if len(c.w.buf) >= flushAt {
 			c.flush()
 		}
 	}
-	c.flush()
-	return nil
+	return false
+}
+
+// more looks whether the request is a GET that is followed by others, as it is in
+// a pipeline: then keys are all of theirs, and request is as long as they are.
+func (c *Conn) more(args [][]byte) bool {
+	if c.recent == nil || c.recent.Name != "get" || len(args) != 2 || c.raw != string(args[0]) || c.multi != nil || !c.authed.Load() || c.silent != replyOn {
+		return false
+	}
+	lim := c.limits()
+	c.keys = append(c.keys[:0], args[1])
+	for len(c.keys) < maxTogether {
+		n, next, err := parse(c.in[c.r+c.request:], c.next, lim)
+		if c.next = next; n == 0 || err != nil || len(next) != 2 || c.raw != string(next[0]) {
+			break
+		}
+		c.keys = append(c.keys, next[1])
+		c.request += n
+	}
+	if len(c.keys) == 1 {
+		return false
+	}
+	c.count += uint64(len(c.keys))
+	return true
+}
+
+// hush takes back what CLIENT REPLY does not want to hear.
+func (c *Conn) hush(mode replyMode, mark int) {
+	if mode == replySkip && c.silent == replySkip {
+		c.silent = replyOn
+	}
+	if mode != replyOn || c.silent == replyOff {
+		c.w.buf = c.w.buf[:min(mark, len(c.w.buf))]
+	}
+}
+
+// panicked answers for a command that panicked.
+func (c *Conn) panicked(cause any, mark int) {
+	c.s.stats.panics.Add(1)
+	c.s.opt.Logger.Error("a command panicked", "command", string(c.args[0][:min(len(c.args[0]), 32)]), "cause", cause, "stack", string(debug.Stack()))
+	c.w.buf = c.w.buf[:min(mark, len(c.w.buf))]
+	c.w.Error("ERR internal error; the outcome of the command is unknown, please report it")
+	c.hush(c.silent, mark)
+	c.r += c.request
+}
+
+// publish makes known what is counted without locks while commands run.
+func (c *Conn) publish() {
+	c.s.stats.commands.Add(c.count)
+	c.count = 0
+	c.s.h.Idle(c)
+	if c.recent != nil {
+		c.mu.Lock()
+		c.cmd = c.recent.Name
+		c.mu.Unlock()
+	}
 }
 
 // end tells a client whose framing is lost why the connection ends.
@@ -204,6 +290,7 @@ func (c *Conn) fill() error {
 	case len(c.in) == 0 && cap(c.in) > keepBuffer:
 		c.in = make([]byte, 0, firstBuffer)
 	}
+	c.publish()
 	c.mu.Lock()
 	c.idle = len(c.in) == 0
 	switch {
@@ -295,25 +382,15 @@ func (c *Conn) flush() {
 	c.w.buf = c.w.buf[:0]
 }
 
-// command answers one command, and survives a panic in it.
+// command answers one command.
 func (c *Conn) command(args [][]byte) {
-	c.s.stats.commands.Add(1)
-	mark, mode := len(c.w.buf), c.silent
-	defer func() {
-		if r := recover(); r != nil {
-			c.s.stats.panics.Add(1)
-			c.s.opt.Logger.Error("a command panicked", "command", string(args[0][:min(len(args[0]), 32)]), "cause", r, "stack", string(debug.Stack()))
-			c.w.buf = c.w.buf[:min(mark, len(c.w.buf))]
-			c.w.Error("ERR internal error; the outcome of the command is unknown, please report it")
+	c.count++
+	cmd := c.recent
+	if cmd == nil || c.raw != string(args[0]) {
+		if cmd = c.s.lookup(args[0]); cmd != nil {
+			c.recent, c.raw = cmd, string(args[0])
 		}
-		if mode == replySkip && c.silent == replySkip {
-			c.silent = replyOn
-		}
-		if mode != replyOn || c.silent == replyOff {
-			c.w.buf = c.w.buf[:min(mark, len(c.w.buf))]
-		}
-	}()
-	cmd := c.s.lookup(args[0])
+	}
 	switch {
 	case cmd == nil:
 		c.spoil()
@@ -325,21 +402,11 @@ func (c *Conn) command(args [][]byte) {
 		c.w.Error("NOAUTH Authentication required.")
 	case c.multi != nil && !cmd.immediate:
 		c.queue(cmd, args)
+	case cmd.run != nil:
+		cmd.run(c, args, &c.w)
 	default:
-		c.note(cmd.Name)
-		if cmd.run != nil {
-			cmd.run(c, args, &c.w)
-			return
-		}
 		c.s.h.Command(c, cmd, args, &c.w)
 	}
-}
-
-// note remembers the last command, for CLIENT LIST.
-func (c *Conn) note(name string) {
-	c.mu.Lock()
-	c.cmd = name
-	c.mu.Unlock()
 }
 
 // lookup finds a command by its name in any case, without allocating.

@@ -26,9 +26,15 @@ type Handler interface {
 	// Command runs one command whose name and arity were checked. args[0] is the
 	// name as it was sent; args are valid until Command returns.
 	Command(c *Conn, cmd *Command, args [][]byte, w *Writer)
+	// Gets runs several GETs that arrived together, in order; keys are valid until
+	// it returns.
+	Gets(c *Conn, cmd *Command, keys [][]byte, w *Writer)
 	// Exec runs the commands of a transaction together and writes the reply of
 	// EXEC, all of it.
 	Exec(c *Conn, cmds []Queued, w *Writer)
+	// Idle tells that everything read so far is answered: what is counted with the
+	// connection can be published. It must be quick.
+	Idle(c *Conn)
 	// Closed tells that a connection has ended.
 	Closed(c *Conn)
 }
