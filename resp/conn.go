@@ -172,7 +172,9 @@ func (c *Conn) answer() (again bool) {
 		n, args, err := parse(c.in[c.r:], c.args, c.limits())
 		switch {
 		case err == errOversize:
-			if err = c.skip(); err == nil {
+			if !c.authed.Load() {
+				err = malformed("unauthenticated bulk length") // a stranger's bytes are not waited for
+			} else if err = c.skip(); err == nil {
 				c.w.Error(errOversize.Error())
 				continue
 			}
@@ -229,12 +231,14 @@ func (c *Conn) more(args [][]byte) bool {
 	return true
 }
 
-// hush takes back what CLIENT REPLY does not want to hear.
+// hush takes back what CLIENT REPLY does not want to hear; mode is what it was
+// when the command began.
 func (c *Conn) hush(mode replyMode, mark int) {
-	if mode == replySkip && c.silent == replySkip {
+	skipped := mode == replySkip
+	if skipped && c.silent == replySkip {
 		c.silent = replyOn
 	}
-	if mode != replyOn || c.silent == replyOff {
+	if skipped || c.silent == replyOff {
 		c.w.buf = c.w.buf[:min(mark, len(c.w.buf))]
 	}
 }
