@@ -94,6 +94,9 @@ func (o *Options[V]) check() error {
 	if o.Timeout == 0 {
 		o.Timeout = 5 * time.Second
 	}
+	if o.Drift <= 0 {
+		o.Drift = 200
+	}
 	if o.Recorder == nil {
 		o.Recorder = nobody{}
 	}
@@ -198,7 +201,7 @@ func (c *Cache[V]) Peek(key string) (Entry[V], bool) {
 func (c *Cache[V]) public(e entry[V]) Entry[V] {
 	out := Entry[V]{Value: e.value, Exists: e.version&gone == 0, Version: e.version &^ gone, Hit: true}
 	if e.until != 0 {
-		out.TTL = max(1, time.Duration(e.until-c.opt.Clock.Now()))
+		out.TTL = time.Duration(clink.Left(c.opt.Clock.Now(), e.until, c.opt.Drift))
 	}
 	return out
 }
@@ -251,7 +254,7 @@ func (c *Cache[V]) Hits(keys []string, out []Entry[V]) (n int) {
 			}
 			out[n] = Entry[V]{Value: e.value, Exists: e.version&gone == 0, Version: e.version &^ gone, Hit: true}
 			if e.until != 0 {
-				out[n].TTL = max(1, time.Duration(e.until-now))
+				out[n].TTL = time.Duration(clink.Left(now, e.until, c.opt.Drift))
 			}
 			n++
 		}
@@ -269,15 +272,22 @@ func (c *Cache[V]) Put(ctx context.Context, key string, value V) error {
 	return err
 }
 
+// MaxTTL is the longest life there is, a century: what is to live longer lives
+// as long.
+const MaxTTL = 100 * 365 * 24 * time.Hour
+
 // PutTTL sets key to value for the time ttl, or for ever if 0, and returns the
 // version that was committed. A nil error means that it took effect once; see
 // the errors of this package for the others.
 func (c *Cache[V]) PutTTL(ctx context.Context, key string, value V, ttl time.Duration) (uint64, error) {
+	if ttl < 0 {
+		return 0, fmt.Errorf("linear: %q was not written: its life of %v is negative; use 0 for ever", key, ttl)
+	}
 	b, err := c.opt.Codec.Append(nil, value)
 	if err != nil {
 		return 0, fmt.Errorf("linear: value of %q cannot be encoded, nothing was written: %w", key, err)
 	}
-	return c.write(ctx, clink.Mut{Key: key, Value: b, TTL: lease.Tick(ttl)})
+	return c.write(ctx, clink.Mut{Key: key, Value: b, TTL: lease.Tick(min(ttl, MaxTTL))})
 }
 
 // Delete removes key, whether or not it exists, and returns the version of its

@@ -155,7 +155,10 @@ func (t *Tx[V]) PutTTL(key string, value V, ttl time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("linear: value of %q cannot be encoded: %w", key, err)
 	}
-	m := clink.Mut{Key: key, Value: b, TTL: lease.Tick(ttl)}
+	if ttl < 0 && ttl != KeepTTL {
+		return fmt.Errorf("linear: the life of %q is negative: %v; use 0 for ever, or KeepTTL", key, ttl)
+	}
+	m := clink.Mut{Key: key, Value: b, TTL: lease.Tick(min(ttl, MaxTTL))}
 	if was, ok := t.muts[key]; ttl == KeepTTL && ok { // the deadline an earlier write of this update gave it
 		if m.TTL = was.TTL; was.Delete {
 			m.TTL = 0

@@ -19,7 +19,7 @@ const (
 	errOverflow = "ERR increment or decrement would overflow"
 	errExpire   = "ERR invalid expire time in '%s' command"
 	errOffset   = "ERR offset is out of range"
-	errTooLong  = "ERR string exceeds maximum allowed size"
+	errTooLong  = "ERR string exceeds maximum allowed size (proto-max-bulk-len)"
 )
 
 // reads and writes are the data commands, by name. All keys of one command are
@@ -171,9 +171,13 @@ func compareAndSet(x kv, args [][]byte, w *resp.Writer) {
 		w.Error("ERR version is not a number that FR.GETV returned")
 		return
 	}
-	o, msg := parseSet(args[4:], "fr.cas")
-	if msg != "" || o.nx || o.xx || o.get {
+	o, msg := parseSet(args[4:])
+	if msg != "" || o.nx || o.xx || o.get || o.persist {
 		w.Error(first(msg, errSyntax))
+		return
+	}
+	if msg = o.lives("fr.cas"); msg != "" {
+		w.Error(msg)
 		return
 	}
 	e, ok := x.get(args[1])
@@ -181,6 +185,9 @@ func compareAndSet(x kv, args [][]byte, w *resp.Writer) {
 	case !ok:
 	case e.Version != version:
 		w.Null()
+	case o.past:
+		x.del(args[1])
+		w.SimpleString("OK")
 	default:
 		x.put(args[1], args[3], o.ttl)
 		w.SimpleString("OK")
@@ -200,10 +207,14 @@ type setOptions struct {
 	past         bool // the deadline given is over already
 	nx, xx, get  bool
 	persist, any bool
+	life         []byte // as it was given, in unit
+	unit         string
 }
 
-// parseSet reads options; a message means that they are wrong.
-func parseSet(args [][]byte, name string) (o setOptions, msg string) {
+// parseSet reads options; a message means that they are wrong. As in Redis, what
+// they are is looked at before what they say.
+func parseSet(args [][]byte) (o setOptions, msg string) {
+	last := ""
 	for i := 0; i < len(args); i++ {
 		switch opt := lower(args[i]); opt {
 		case "nx":
@@ -213,19 +224,16 @@ func parseSet(args [][]byte, name string) (o setOptions, msg string) {
 		case "get":
 			o.get = true
 		case "keepttl", "persist":
-			if o.any {
+			if o.any && last != opt {
 				return o, errSyntax
 			}
-			o.any, o.ttl, o.persist = true, linear.KeepTTL, opt == "persist"
+			o.any, last, o.ttl, o.persist = true, opt, linear.KeepTTL, opt == "persist"
 		case "ex", "px", "exat", "pxat":
-			if o.any || i+1 >= len(args) {
+			if o.any && last != opt || i+1 >= len(args) {
 				return o, errSyntax
 			}
 			i++
-			o.any = true
-			if o.ttl, o.past, msg = lifetime(args[i], opt, name); msg != "" {
-				return o, msg
-			}
+			o.any, last, o.life, o.unit = true, opt, args[i], opt
 		default:
 			return o, errSyntax
 		}
@@ -236,33 +244,47 @@ func parseSet(args [][]byte, name string) (o setOptions, msg string) {
 	return o, ""
 }
 
+// lives reads the time that the options give, if they do.
+func (o *setOptions) lives(name string) (msg string) {
+	if o.unit != "" {
+		o.ttl, o.past, msg = lifetime(o.life, o.unit, name)
+	}
+	return msg
+}
+
 // lifetime reads a time to live: seconds or milliseconds from now, or since 1970.
+// It is linear.MaxTTL at most.
 func lifetime(arg []byte, unit, name string) (d time.Duration, past bool, msg string) {
 	n, ok := integer(arg)
-	switch {
-	case !ok:
+	if !ok {
 		return 0, false, errInteger
-	case n <= 0 && unit != "expire":
-		return 0, false, strings.Replace(errExpire, "%s", name, 1)
 	}
-	scale := int64(time.Millisecond)
+	bad := strings.Replace(errExpire, "%s", name, 1)
+	now, scale := time.Now().UnixMilli(), int64(1)
 	if unit[0] == 'e' {
-		scale = int64(time.Second)
+		scale = 1000
 	}
-	if n > math.MaxInt64/scale || n < math.MinInt64/scale {
-		return 0, false, strings.Replace(errExpire, "%s", name, 1)
+	if n <= 0 || n > math.MaxInt64/scale {
+		return 0, false, bad
 	}
-	d = time.Duration(n * scale)
-	if strings.HasSuffix(unit, "at") {
-		d -= time.Duration(time.Now().UnixNano())
+	if n *= scale; !strings.HasSuffix(unit, "at") {
+		if n > math.MaxInt64-now {
+			return 0, false, bad
+		}
+		n += now
 	}
-	return d, d <= 0, ""
+	left := n - now
+	return time.Duration(min(left, linear.MaxTTL.Milliseconds()) * int64(time.Millisecond)), left <= 0, ""
 }
 
 func set(x kv, args [][]byte, w *resp.Writer) {
-	o, msg := parseSet(args[3:], "set")
+	o, msg := parseSet(args[3:])
 	if msg != "" || o.persist {
 		w.Error(first(msg, errSyntax))
+		return
+	}
+	if msg = o.lives("set"); msg != "" {
+		w.Error(msg)
 		return
 	}
 	var e linear.Entry[[]byte]
@@ -333,13 +355,17 @@ func getDel(x kv, args [][]byte, w *resp.Writer) {
 }
 
 func getEx(x kv, args [][]byte, w *resp.Writer) {
-	o, msg := parseSet(args[2:], "getex")
+	o, msg := parseSet(args[2:])
 	if msg != "" || o.nx || o.xx || o.get || o.ttl == linear.KeepTTL && !o.persist {
 		w.Error(first(msg, errSyntax))
 		return
 	}
 	e, ok := x.get(args[1])
 	if !ok {
+		return
+	}
+	if msg = o.lives("getex"); msg != "" && e.Exists {
+		w.Error(msg)
 		return
 	}
 	switch {
@@ -403,164 +429,6 @@ func appendTo(x kv, args [][]byte, w *resp.Writer) {
 	v := append(bytes.Clone(e.Value), args[2]...)
 	x.put(args[1], v, linear.KeepTTL)
 	w.Int(int64(len(v)))
-}
-
-func setRange(x kv, args [][]byte, w *resp.Writer) {
-	at, ok := integer(args[2])
-	switch {
-	case !ok:
-		w.Error(errInteger)
-		return
-	case at < 0:
-		w.Error(errOffset)
-		return
-	case at+int64(len(args[3])) > 512<<20:
-		w.Error(errTooLong)
-		return
-	}
-	e, ok := x.get(args[1])
-	if !ok {
-		return
-	}
-	if len(args[3]) == 0 {
-		w.Int(int64(len(e.Value)))
-		return
-	}
-	v := make([]byte, max(len(e.Value), int(at)+len(args[3])))
-	copy(v, e.Value)
-	copy(v[at:], args[3])
-	x.put(args[1], v, linear.KeepTTL)
-	w.Int(int64(len(v)))
-}
-
-func incr(x kv, args [][]byte, w *resp.Writer) {
-	by := int64(1)
-	if len(args) == 3 {
-		var ok bool
-		if by, ok = integer(args[2]); !ok {
-			w.Error(errInteger)
-			return
-		}
-	}
-	if lower(args[0])[0] == 'd' {
-		if by == math.MinInt64 {
-			w.Error("ERR decrement would overflow")
-			return
-		}
-		by = -by
-	}
-	e, ok := x.get(args[1])
-	if !ok {
-		return
-	}
-	n := int64(0)
-	if e.Exists {
-		if n, ok = integer(e.Value); !ok {
-			w.Error(errInteger)
-			return
-		}
-	}
-	if by > 0 && n > math.MaxInt64-by || by < 0 && n < math.MinInt64-by {
-		w.Error(errOverflow)
-		return
-	}
-	x.put(args[1], strconv.AppendInt(nil, n+by, 10), linear.KeepTTL)
-	w.Int(n + by)
-}
-
-func incrFloat(x kv, args [][]byte, w *resp.Writer) {
-	by, err := strconv.ParseFloat(string(args[2]), 64)
-	if err != nil || math.IsNaN(by) {
-		w.Error(errFloat)
-		return
-	}
-	e, ok := x.get(args[1])
-	if !ok {
-		return
-	}
-	n := 0.0
-	if e.Exists {
-		if n, err = strconv.ParseFloat(string(e.Value), 64); err != nil {
-			w.Error(errFloat)
-			return
-		}
-	}
-	if n += by; math.IsNaN(n) || math.IsInf(n, 0) {
-		w.Error("ERR increment would produce NaN or Infinity")
-		return
-	}
-	v := strconv.AppendFloat(nil, n, 'f', -1, 64)
-	x.put(args[1], v, linear.KeepTTL)
-	w.Bulk(v)
-}
-
-func expire(x kv, args [][]byte, w *resp.Writer) {
-	name := lower(args[0])
-	unit := strings.TrimPrefix(name, "p") // expire or expireat: the first letter says seconds
-	if name[0] == 'p' {
-		unit = name
-	}
-	n, ok := integer(args[2])
-	if !ok {
-		w.Error(errInteger)
-		return
-	}
-	var d time.Duration
-	past := n <= 0
-	if !past {
-		var msg string
-		if d, past, msg = lifetime(args[2], unit, name); msg != "" {
-			w.Error(msg)
-			return
-		}
-	}
-	var nx, xx, gt, lt bool
-	for _, a := range args[3:] {
-		switch lower(a) {
-		case "nx":
-			nx = true
-		case "xx":
-			xx = true
-		case "gt":
-			gt = true
-		case "lt":
-			lt = true
-		default:
-			w.Error("ERR Unsupported option " + string(a))
-			return
-		}
-	}
-	if nx && (xx || gt || lt) || gt && lt {
-		w.Error("ERR NX and XX, GT or LT options at the same time are not compatible")
-		return
-	}
-	e, ok := x.get(args[1])
-	if !ok {
-		return
-	}
-	refuse := !e.Exists || nx && e.TTL != 0 || xx && e.TTL == 0 || gt && (e.TTL == 0 || d <= e.TTL) || lt && e.TTL != 0 && d >= e.TTL
-	switch {
-	case refuse:
-		w.Int(0)
-		return
-	case past:
-		x.del(args[1])
-	default:
-		x.put(args[1], e.Value, d)
-	}
-	w.Int(1)
-}
-
-func persist(x kv, args [][]byte, w *resp.Writer) {
-	e, ok := x.get(args[1])
-	switch {
-	case !ok:
-	case !e.Exists || e.TTL == 0:
-		w.Int(0)
-	default:
-		x.put(args[1], e.Value, 0)
-		w.Int(1)
-	}
 }
 
 // integer reads what Redis takes for one: no sign plus, no spaces, no zeros in front.

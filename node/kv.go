@@ -17,6 +17,8 @@ type kv interface {
 	// put sets a key; ttl 0 is for ever, linear.KeepTTL keeps the deadline.
 	put(key, value []byte, ttl time.Duration)
 	del(key []byte)
+	// limit is the longest value, in bytes: what would be longer must not be made.
+	limit() int
 }
 
 // command is one data command. It writes one reply, whatever happens.
@@ -25,8 +27,11 @@ type command func(x kv, args [][]byte, w *resp.Writer)
 // tx is the kv of commands that write: inside an update, at the owner.
 type tx struct {
 	*linear.Tx[[]byte]
+	max int
 	err error
 }
+
+func (t *tx) limit() int { return t.max }
 
 func (t *tx) get(key []byte) (linear.Entry[[]byte], bool) {
 	e, err := t.Get(string(key))
@@ -58,5 +63,6 @@ func (r *reader) get(key []byte) (linear.Entry[[]byte], bool) {
 	return e, err == nil
 }
 
+func (r *reader) limit() int                        { return r.n.p.cfg.MaxValue }
 func (r *reader) put([]byte, []byte, time.Duration) { panic("node: a command that only reads writes") }
 func (r *reader) del([]byte)                        { panic("node: a command that only reads deletes") }

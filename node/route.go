@@ -142,7 +142,7 @@ func (n *Node) do(ctx context.Context, j *job, keys []string) ([]byte, error) {
 				return errWatched
 			}
 		}
-		x := &tx{Tx: t}
+		x := &tx{Tx: t, max: n.p.cfg.MaxValue}
 		if j.multi {
 			w.Array(len(j.cmds))
 		}
@@ -172,7 +172,16 @@ func (n *Node) one(x kv, args [][]byte, w *resp.Writer) {
 		run(x, args, w)
 		return
 	}
-	w.Error("ERR " + name + " is not possible inside a transaction")
+	switch {
+	case name == "ping" && len(args) == 1:
+		w.SimpleString("PONG")
+	case name == "ping", name == "echo":
+		w.Bulk(args[1])
+	case name == "unwatch":
+		w.SimpleString("OK")
+	default:
+		w.Error("ERR " + name + " is not possible inside a transaction")
+	}
 }
 
 // set is SET without options: a blind write, which may ride along with others.

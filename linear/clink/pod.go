@@ -219,7 +219,15 @@ func (p *Pod) expiry(sent, ttl lease.Tick) lease.Tick {
 	if ttl <= 0 {
 		return 0
 	}
+	ttl = min(ttl, 1<<62) // about 146 years: what lives longer must not overflow the clock
 	return max(1, sent+ttl-(ttl/1e6+1)*lease.Tick(2*p.opt.Drift))
+}
+
+// Left is the life a row has left when it must no longer be served from until on:
+// a little more than until that, for until was shortened by the drift bound.
+func Left(now, until lease.Tick, drift int64) lease.Tick {
+	left := max(1, until-now)
+	return left + (left/1e6)*lease.Tick(2*drift)
 }
 
 // reply answers a caller and forgets the operation.

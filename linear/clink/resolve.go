@@ -26,7 +26,7 @@ func (p *Pod) gather(now lease.Tick, b *batch, out []Output) []Output {
 		}
 		b.rows[i], b.until[i] = e.Row, e.Until
 		if e.Until != 0 {
-			b.rows[i].TTL = e.Until - now
+			b.rows[i].TTL = Left(now, e.Until, p.opt.Drift)
 		}
 	}
 	if b.pending = len(missing); b.pending == 0 {

@@ -1,0 +1,169 @@
+package node
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/freshet-cache/freshet/linear"
+	"github.com/freshet-cache/freshet/resp"
+)
+
+func setRange(x kv, args [][]byte, w *resp.Writer) {
+	at, ok := integer(args[2])
+	switch {
+	case !ok:
+		w.Error(errInteger)
+		return
+	case at < 0:
+		w.Error(errOffset)
+		return
+	}
+	e, ok := x.get(args[1])
+	switch {
+	case !ok:
+		return
+	case len(args[3]) == 0:
+		w.Int(int64(len(e.Value)))
+		return
+	case at > int64(x.limit()-len(args[3])):
+		w.Error(errTooLong)
+		return
+	}
+	v := make([]byte, max(len(e.Value), int(at)+len(args[3])))
+	copy(v, e.Value)
+	copy(v[at:], args[3])
+	x.put(args[1], v, linear.KeepTTL)
+	w.Int(int64(len(v)))
+}
+
+func incr(x kv, args [][]byte, w *resp.Writer) {
+	by := int64(1)
+	if len(args) == 3 {
+		var ok bool
+		if by, ok = integer(args[2]); !ok {
+			w.Error(errInteger)
+			return
+		}
+	}
+	if lower(args[0])[0] == 'd' {
+		if by == math.MinInt64 {
+			w.Error("ERR decrement would overflow")
+			return
+		}
+		by = -by
+	}
+	e, ok := x.get(args[1])
+	if !ok {
+		return
+	}
+	n := int64(0)
+	if e.Exists {
+		if n, ok = integer(e.Value); !ok {
+			w.Error(errInteger)
+			return
+		}
+	}
+	if by > 0 && n > math.MaxInt64-by || by < 0 && n < math.MinInt64-by {
+		w.Error(errOverflow)
+		return
+	}
+	x.put(args[1], strconv.AppendInt(nil, n+by, 10), linear.KeepTTL)
+	w.Int(n + by)
+}
+
+func incrFloat(x kv, args [][]byte, w *resp.Writer) {
+	by, err := strconv.ParseFloat(string(args[2]), 64)
+	if err != nil || math.IsNaN(by) {
+		w.Error(errFloat)
+		return
+	}
+	e, ok := x.get(args[1])
+	if !ok {
+		return
+	}
+	n := 0.0
+	if e.Exists {
+		if n, err = strconv.ParseFloat(string(e.Value), 64); err != nil {
+			w.Error(errFloat)
+			return
+		}
+	}
+	if n += by; math.IsNaN(n) || math.IsInf(n, 0) {
+		w.Error("ERR increment would produce NaN or Infinity")
+		return
+	}
+	v := strconv.AppendFloat(nil, n, 'f', -1, 64)
+	x.put(args[1], v, linear.KeepTTL)
+	w.Bulk(v)
+}
+
+func expire(x kv, args [][]byte, w *resp.Writer) {
+	name := lower(args[0])
+	unit := strings.TrimPrefix(name, "p") // expire or expireat: the first letter says seconds
+	if name[0] == 'p' {
+		unit = name
+	}
+	var nx, xx, gt, lt bool
+	for _, a := range args[3:] {
+		switch lower(a) {
+		case "nx":
+			nx = true
+		case "xx":
+			xx = true
+		case "gt":
+			gt = true
+		case "lt":
+			lt = true
+		default:
+			w.Error("ERR Unsupported option " + string(a))
+			return
+		}
+	}
+	if nx && (xx || gt || lt) || gt && lt {
+		w.Error("ERR NX and XX, GT or LT options at the same time are not compatible")
+		return
+	}
+	n, ok := integer(args[2])
+	if !ok {
+		w.Error(errInteger)
+		return
+	}
+	var d time.Duration
+	past := n <= 0
+	if !past {
+		var msg string
+		if d, past, msg = lifetime(args[2], unit, name); msg != "" {
+			w.Error(msg)
+			return
+		}
+	}
+	e, ok := x.get(args[1])
+	if !ok {
+		return
+	}
+	refuse := !e.Exists || nx && e.TTL != 0 || xx && e.TTL == 0 || gt && (e.TTL == 0 || d <= e.TTL) || lt && e.TTL != 0 && d >= e.TTL
+	switch {
+	case refuse:
+		w.Int(0)
+		return
+	case past:
+		x.del(args[1])
+	default:
+		x.put(args[1], e.Value, d)
+	}
+	w.Int(1)
+}
+
+func persist(x kv, args [][]byte, w *resp.Writer) {
+	e, ok := x.get(args[1])
+	switch {
+	case !ok:
+	case !e.Exists || e.TTL == 0:
+		w.Int(0)
+	default:
+		x.put(args[1], e.Value, 0)
+		w.Int(1)
+	}
+}
