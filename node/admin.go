@@ -120,7 +120,7 @@ func (n *Node) explain(ctx context.Context, key []byte, w *resp.Writer) {
 		{"owner", owner}, {"address", r.Addr}, {"slice", r.Range.String()}, {"generation", strconv.FormatUint(uint64(r.Gen), 10)},
 		{"this-node", n.id}, {"owned-here", yes[n.cache.Owns(name)]}, {"cached-here", yes[hit]},
 		{"cached-version", strconv.FormatUint(cached.Version, 10)}, {"store-exists", yes[row.Exists]},
-		{"store-version", strconv.FormatUint(uint64(row.Version), 10)}, {"store-ttl", row.TTL.String()},
+		{"store-version", strconv.FormatUint(uint64(row.Version), 10)}, {"store-ttl", row.TTL.String()}, {"age", age(row.Written)},
 		{"guard", fmt.Sprintf("%x", row.Guard[:])}, {"writer", fmt.Sprintf("%x", row.Writer[:])},
 	}
 	w.Map(len(fields))
@@ -128,6 +128,14 @@ func (n *Node) explain(ctx context.Context, key []byte, w *resp.Writer) {
 		w.BulkString(f[0])
 		w.BulkString(f[1])
 	}
+}
+
+// age is how long a row has stood as it is.
+func age(written time.Time) string {
+	if written.IsZero() {
+		return "unknown"
+	}
+	return max(0, time.Since(written)).Round(time.Millisecond).String()
 }
 
 // info answers INFO, with the lines clients look for.

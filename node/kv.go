@@ -2,10 +2,12 @@ package node
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/freshet-cache/freshet/linear"
 	"github.com/freshet-cache/freshet/resp"
+	"github.com/freshet-cache/freshet/store"
 )
 
 // kv is what a command sees: the state of its keys, and what it changes. The
@@ -42,6 +44,10 @@ func (t *tx) get(key []byte) (linear.Entry[[]byte], bool) {
 func (t *tx) put(key, value []byte, ttl time.Duration) {
 	if value == nil {
 		value = []byte{}
+	}
+	if len(value) > t.max {
+		t.err = errors.Join(t.err, fmt.Errorf("%w: %d bytes, and values have at most %d", store.ErrTooLarge, len(value), t.max))
+		return
 	}
 	t.err = errors.Join(t.err, t.PutTTL(string(key), append(make([]byte, 0, len(value)), value...), ttl))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/freshet-cache/freshet/linear"
 	"github.com/freshet-cache/freshet/linear/clink"
+	"github.com/freshet-cache/freshet/shard"
 )
 
 // metrics count what a node does; docs/operating.md lists them.
@@ -19,6 +20,7 @@ type metrics struct {
 	events    [clink.EventKinds]prometheus.Counter
 	misses    [3]prometheus.Counter
 	forwarded prometheus.Counter
+	leases    [3]prometheus.Counter
 	aside     prometheus.Counter
 	store     [4]prometheus.Observer
 	storeErr  [4]prometheus.Counter
@@ -63,6 +65,9 @@ func newMetrics(n *Node) *metrics {
 		m.misses[i] = vec("misses_total", "Reads that were not served from memory, by cause.", "cause").WithLabelValues(why)
 	}
 	m.forwarded = vec("forwarded_total", "Requests that went to another node.", "kind").WithLabelValues("all")
+	for i, what := range []string{"acquired", "renewed", "ended"} {
+		m.leases[i] = vec("leases_total", "Leases of slices, by what became of them; those that end were recalled, lapsed or replaced.", "kind").WithLabelValues(what)
+	}
 	m.aside = vec("stepped_aside_total", "Invariants that failed; the node reads through after one.", "kind").WithLabelValues("all")
 	buckets := prometheus.ExponentialBuckets(1e-6, 2, 24)
 	calls := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "store_seconds", Help: "How long the store took, by request.", Buckets: buckets}, []string{"request"})
@@ -96,6 +101,30 @@ func newMetrics(n *Node) *metrics {
 }
 
 func (m *metrics) hit() { m.hits.Add(1) }
+
+// watcher counts leases on their way to the cache.
+type watcher struct {
+	shard.Watcher
+	m *metrics
+}
+
+// Acquired implements shard.Watcher.
+func (w watcher) Acquired(h *shard.Handle) {
+	w.m.leases[0].Inc()
+	w.Watcher.Acquired(h)
+}
+
+// Extended implements shard.Watcher.
+func (w watcher) Extended(h *shard.Handle) {
+	w.m.leases[1].Inc()
+	w.Watcher.Extended(h)
+}
+
+// Revoked implements shard.Watcher.
+func (w watcher) Revoked(h *shard.Handle) {
+	w.Watcher.Revoked(h)
+	w.m.leases[2].Inc()
+}
 
 // timer measures one command.
 func (m *metrics) timer(name string) func() {

@@ -103,7 +103,7 @@ func withName(c *tls.Config, addr string) *tls.Config {
 func (n *Node) join(w shard.Watcher) {
 	n.shard = shard.StartNode(shard.NodeOptions{
 		NodeOptions: lease.NodeOptions{Node: n.incarnation, Addr: n.addr, Host: n.p.host, Drift: 200},
-		Clock:       n.p.clock, Beat: min(n.p.cfg.Lease/5, defaultBeat), Watch: w,
+		Clock:       n.p.clock, Beat: min(n.p.cfg.Lease/5, defaultBeat), Watch: watcher{w, n.m},
 		Send:  func(m any) { n.peers.send(n.p.home(), lease.Append([]byte{frameVersion, frameLease}, m)) },
 		Loads: n.loads,
 	})

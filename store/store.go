@@ -41,6 +41,7 @@ type Row struct {
 	Writer  ID            // the write that left the row so; zero if forgotten
 	TTL     time.Duration // remaining life by the store's clock; 0 if it does not expire
 	Guard   Token         // the guard that stands over the key
+	Written time.Time     // when it was committed, by the wall clock; zero if forgotten
 }
 
 // KeepTTL as a Mutation's TTL keeps the deadline the row already has.

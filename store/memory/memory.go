@@ -59,6 +59,7 @@ type row struct {
 	exists  bool
 	version store.Version
 	writer  store.ID
+	written time.Time
 	expires time.Time // zero: never
 }
 
@@ -103,10 +104,10 @@ func (s *Store) alive() error {
 
 func (s *Store) load(key string) store.Row {
 	r := s.rows[key]
-	out := store.Row{Exists: r.exists, Value: r.value, Version: r.version, Writer: r.writer}
+	out := store.Row{Exists: r.exists, Value: r.value, Version: r.version, Writer: r.writer, Written: r.written}
 	if !r.expires.IsZero() {
 		if out.TTL = r.expires.Sub(s.opt.Clock()); out.TTL <= 0 {
-			out = store.Row{Version: r.version + 1, Writer: r.writer}
+			out = store.Row{Version: r.version + 1, Writer: r.writer, Written: r.expires}
 		}
 	}
 	return out
@@ -147,8 +148,8 @@ func (s *Store) apply(id store.ID, muts []store.Mutation) ([]store.Stamp, error)
 	stamps := make([]store.Stamp, len(muts))
 	for i, m := range muts {
 		s.version += 2
-		r := row{exists: !m.Delete, version: s.version, writer: id}
 		now := s.opt.Clock()
+		r := row{exists: !m.Delete, version: s.version, writer: id, written: now}
 		if !m.Delete {
 			r.value = slices.Clone(m.Value)
 			switch {

@@ -269,7 +269,7 @@ func (s *Store) put(batch *pebble.Batch, id store.ID, m store.Mutation, was row)
 	if err != nil {
 		return store.Stamp{}, err
 	}
-	r, now := row{exists: !m.Delete, version: v, writer: id}, int64(0)
+	r, now := row{exists: !m.Delete, version: v, writer: id, written: time.Now().UnixNano()}, int64(0)
 	if m.Delete || m.TTL != 0 {
 		if now, err = s.clock.now(s); err != nil {
 			return store.Stamp{}, err

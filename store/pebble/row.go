@@ -13,14 +13,15 @@ type row struct {
 	exists  bool
 	version store.Version
 	writer  store.ID
+	written int64 // Unix nanoseconds
 	at      int64 // of a tombstone, when it was made; else when the row expires, 0 never; Unix nanoseconds
 	value   []byte
 }
 
-// The encoding: a version byte, flags, version, writer, at, value.
+// The encoding: a version byte, flags, version, writer, written, at, value.
 const (
 	rowEncoding = 1
-	rowHeader   = 1 + 1 + 8 + 16 + 8
+	rowHeader   = 1 + 1 + 8 + 16 + 8 + 8
 )
 
 func (r row) append(b []byte) []byte {
@@ -31,6 +32,7 @@ func (r row) append(b []byte) []byte {
 	b = append(b, rowEncoding, flags)
 	b = binary.BigEndian.AppendUint64(b, uint64(r.version))
 	b = append(b, r.writer[:]...)
+	b = binary.BigEndian.AppendUint64(b, uint64(r.written))
 	b = binary.BigEndian.AppendUint64(b, uint64(r.at))
 	return append(b, r.value...)
 }
@@ -42,7 +44,8 @@ func decodeRow(key string, b []byte) (r row, err error) {
 	}
 	r.exists, r.version = b[1] == 1, store.Version(binary.BigEndian.Uint64(b[2:]))
 	copy(r.writer[:], b[10:])
-	r.at = int64(binary.BigEndian.Uint64(b[26:]))
+	r.written = int64(binary.BigEndian.Uint64(b[26:]))
+	r.at = int64(binary.BigEndian.Uint64(b[34:]))
 	r.value = b[rowHeader:]
 	return r, nil
 }
@@ -53,12 +56,12 @@ func (r row) expires() bool { return r.exists && r.at != 0 }
 // seen is the row as Load returns it at now. Absence after expiry has a version
 // of its own.
 func (r row) seen(now int64) store.Row {
-	out := store.Row{Exists: r.exists, Version: r.version, Writer: r.writer}
+	out := store.Row{Exists: r.exists, Version: r.version, Writer: r.writer, Written: time.Unix(0, r.written)}
 	if !r.expires() {
 		return out
 	}
 	if out.TTL = time.Duration(r.at - now); out.TTL <= 0 {
-		return store.Row{Version: r.version + 1, Writer: r.writer}
+		return store.Row{Version: r.version + 1, Writer: r.writer, Written: time.Unix(0, r.at)}
 	}
 	return out
 }
