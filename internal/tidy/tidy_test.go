@@ -269,3 +269,36 @@ func TestNothingIsLeft(t *testing.T) {
 		}
 	}
 }
+
+// What the documents quote is what there is: the README's example, and the list
+// of metrics.
+func TestDocumentsTellTheTruth(t *testing.T) {
+	read := func(name string) string {
+		b, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	readme, example := read("README.md"), read("example_test.go")
+	_, quoted, _ := strings.Cut(readme, "```go\n")
+	quoted, _, _ = strings.Cut(quoted, "```")
+	for line := range strings.Lines(quoted) {
+		if !strings.Contains(example, strings.TrimSpace(line)) {
+			t.Errorf("README.md quotes %q, which is not in example_test.go", line)
+		}
+	}
+	operating, metrics := read("docs/operating.md"), read("node/metrics.go")
+	names := map[string]bool{}
+	for _, m := range regexp.MustCompile(`"([a-z]+(?:_[a-z]+)*_(?:total|seconds|owned|version|bytes)|entries|connections|ready)"`).FindAllStringSubmatch(metrics, -1) {
+		names["freshet_"+m[1]] = true
+		if !strings.Contains(operating, "`freshet_"+m[1]) {
+			t.Errorf("docs/operating.md does not list freshet_%s", m[1])
+		}
+	}
+	for _, m := range regexp.MustCompile("`(freshet_[a-z_]+)").FindAllStringSubmatch(operating, -1) {
+		if !names[m[1]] {
+			t.Errorf("docs/operating.md lists %s, which there is not", m[1])
+		}
+	}
+}
