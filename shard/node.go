@@ -32,6 +32,7 @@ type Node struct {
 	mu      sync.Mutex
 	machine *lease.Node
 	handles map[lease.Gen]*Handle
+	closed  bool
 	empty   *sync.Cond // signalled when a handle ends
 	now     chan struct{}
 	stop    context.CancelFunc
@@ -99,6 +100,9 @@ func (n *Node) Deliver(msg any) {
 func (n *Node) step(in func(now lease.Tick) []lease.NodeOutput) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.closed { // a message that was on its way
+		return
+	}
 	for _, out := range in(n.opt.Clock.Now()) {
 		switch out := out.(type) {
 		case lease.SendRenew:
@@ -164,6 +168,7 @@ func (n *Node) Close() {
 	<-n.done
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.closed = true
 	for g, h := range n.handles {
 		delete(n.handles, g)
 		h.Revoke()

@@ -1,0 +1,242 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/freshet-cache/freshet/shard/lease"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestHandle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c Clock
+		h := NewHandle(lease.Lease{Gen: 1}, c, c.Now()+lease.Tick(time.Second))
+		if !h.Valid() {
+			t.Fatal("not valid from the beginning")
+		}
+		h.extend(c.Now() + lease.Tick(2*time.Second))
+		time.Sleep(1500 * time.Millisecond)
+		if !h.Valid() {
+			t.Fatal("not extended")
+		}
+		h.extend(c.Now() - 1) // a renewal that was overtaken takes nothing away
+		if !h.Valid() {
+			t.Fatal("cut short")
+		}
+		time.Sleep(time.Second)
+		if h.Valid() {
+			t.Fatal("valid for ever")
+		}
+		h = NewHandle(lease.Lease{Gen: 2}, c, c.Now()+lease.Tick(time.Hour))
+		h.Revoke()
+		h.extend(c.Now() + lease.Tick(time.Hour))
+		if h.Valid() || h.Until() != 0 {
+			t.Fatal("a revoked handle came back")
+		}
+	})
+}
+
+func TestClocksDoNotStepBack(t *testing.T) {
+	for _, c := range []Clock{{}, {Boot: true}} {
+		last := c.Now()
+		for range 1000 {
+			now := c.Now()
+			if now < last || now <= 0 {
+				t.Fatalf("%v after %v", now, last)
+			}
+			last = now
+		}
+	}
+}
+
+// watched collects what a node is told.
+type watched struct {
+	mu   sync.Mutex
+	held map[lease.Gen]*Handle
+}
+
+func (w *watched) Acquired(h *Handle) { w.mu.Lock(); defer w.mu.Unlock(); w.held[h.Gen] = h }
+func (w *watched) Extended(*Handle)   {}
+func (w *watched) Revoked(h *Handle) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if h.Valid() {
+		panic("told of the end of a handle that is valid")
+	}
+	delete(w.held, h.Gen)
+}
+
+func (w *watched) count() int { w.mu.Lock(); defer w.mu.Unlock(); return len(w.held) }
+
+// office is a coordinator in memory that can be taken away.
+type office struct {
+	mu    sync.Mutex
+	term  uint64
+	state []byte
+}
+
+func (o *office) Lead(ctx context.Context) (Leadership, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.term++
+	return Leadership{Term: o.term, State: o.state}, ctx.Err()
+}
+
+func (o *office) Save(_ context.Context, term uint64, state []byte) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if term != o.term {
+		return ErrDeposed
+	}
+	o.state = state
+	return nil
+}
+
+// fleet is nodes and one assigner, in virtual time.
+type fleet struct {
+	office   office
+	assigner *Assigner
+	nodes    map[string]*Node
+	watched  map[string]*watched
+	mu       sync.Mutex
+	cut      map[string]bool
+}
+
+func (f *fleet) start() {
+	f.mu.Lock() // its first messages wait until it has a name
+	defer f.mu.Unlock()
+	f.assigner = StartAssigner(&f.office, AssignerOptions{
+		AssignerOptions: lease.AssignerOptions{Length: lease.Tick(2 * time.Second), First: []string{"h", "p"}}, Beat: 100 * time.Millisecond,
+		Send: func(node string, msg any) { go f.to(node, func() { f.node(node).Deliver(msg) }) },
+	})
+}
+
+func (f *fleet) to(node string, deliver func()) {
+	f.mu.Lock()
+	there := f.nodes[node] != nil && !f.cut[node]
+	f.mu.Unlock()
+	if there {
+		deliver()
+	}
+}
+
+func (f *fleet) node(name string) *Node { f.mu.Lock(); defer f.mu.Unlock(); return f.nodes[name] }
+func (f *fleet) desk() *Assigner        { f.mu.Lock(); defer f.mu.Unlock(); return f.assigner }
+
+func (f *fleet) join(name string) {
+	w := &watched{held: map[lease.Gen]*Handle{}}
+	n := StartNode(NodeOptions{NodeOptions: lease.NodeOptions{Node: name, Addr: name, Host: name}, Beat: 200 * time.Millisecond, Watch: w,
+		Send: func(msg any) { go f.to(name, func() { f.desk().Deliver(msg) }) }})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.nodes[name], f.watched[name] = n, w
+}
+
+func (f *fleet) close() {
+	for _, n := range f.nodes {
+		n.Close()
+	}
+	f.assigner.Close()
+}
+
+// owner is the one node that holds key; it fails if there are two.
+func (f *fleet) owner(t *testing.T, key string) (name string) {
+	t.Helper()
+	for n, node := range f.nodes {
+		if h := node.Acquire(key); h != nil {
+			if name != "" {
+				t.Fatalf("%s and %s hold %q", name, n, key)
+			}
+			name = n
+		}
+	}
+	return name
+}
+
+func TestFleet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{nodes: map[string]*Node{}, watched: map[string]*watched{}, cut: map[string]bool{}}
+		f.start()
+		for i := range 3 {
+			f.join(fmt.Sprint("n", i))
+		}
+		time.Sleep(20 * time.Second)
+		for name, w := range f.watched { // they are spread without any load
+			if w.count() != 1 {
+				t.Errorf("%s holds %d slices", name, w.count())
+			}
+		}
+		was := f.owner(t, "a")
+		to := map[bool]string{true: "n1", false: "n0"}[was == "n0"]
+		if !f.assigner.Move("a", to) {
+			t.Fatal("it does not move")
+		}
+		time.Sleep(50 * time.Millisecond)
+		if got := f.owner(t, "a"); got != to {
+			t.Fatalf("moved to %q, want %q", got, to)
+		}
+		if r, ok := f.nodes["n2"].Table().Find("zzz"); !ok || r.Node == "" {
+			t.Error("nobody knows who owns zzz")
+		}
+
+		f.mu.Lock() // who falls silent loses everything, and not before its lease is over
+		f.cut[to] = true
+		f.mu.Unlock()
+		for range 40 {
+			time.Sleep(100 * time.Millisecond)
+			f.owner(t, "a")
+		}
+		if got := f.owner(t, "a"); got == to || got == "" {
+			t.Fatalf("%q holds what a silent node had", got)
+		}
+		f.mu.Lock()
+		f.cut[to] = false
+		f.mu.Unlock()
+
+		f.assigner.Close() // and the assigner may die
+		f.start()
+		time.Sleep(10 * time.Second)
+		for _, key := range []string{"a", "k", "z"} {
+			if f.owner(t, key) == "" {
+				t.Errorf("nobody owns %q after the assigner came back", key)
+			}
+		}
+		if err := f.nodes["n2"].Leave(t.Context()); err != nil || f.watched["n2"].count() != 0 {
+			t.Errorf("left with %d slices, %v", f.watched["n2"].count(), err)
+		}
+		f.close()
+	})
+}
+
+func TestLeaveHasADeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{nodes: map[string]*Node{}, watched: map[string]*watched{}, cut: map[string]bool{}}
+		f.start()
+		f.join("n0")
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := f.nodes["n0"].Leave(ctx); !errors.Is(err, context.DeadlineExceeded) { // there is nobody else
+			t.Error(err)
+		}
+		f.close()
+	})
+}
+
+func BenchmarkValid(b *testing.B) {
+	h := NewHandle(lease.Lease{Gen: 1}, Clock{}, 1<<63-1)
+	for b.Loop() {
+		if !h.Valid() {
+			b.Fatal("not valid")
+		}
+	}
+}
