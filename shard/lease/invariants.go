@@ -1,6 +1,11 @@
 package lease
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
 
 // Check panics with a description if the assigner's state is impossible.
 func (a *Assigner) Check() {
@@ -39,4 +44,31 @@ func (n *Node) Check() {
 	if len(n.sent) > maxSent+1 {
 		panic(fmt.Sprintf("lease: %d renewals are remembered", len(n.sent)))
 	}
+}
+
+// Dump is the whole state as text, the same for the same state: for the explorer
+// to know it again.
+func (n *Node) Dump() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "node %s seq %d leaving %v table %d", n.opt.Node, n.seq, n.leaving, n.table.Version)
+	for _, s := range slices.Sorted(maps.Keys(n.sent)) {
+		fmt.Fprintf(&b, " sent %d@%d", s, n.sent[s])
+	}
+	for _, g := range slices.Sorted(maps.Keys(n.held)) {
+		fmt.Fprintf(&b, " holds %d %v until %d", g, n.held[g].Range, n.held[g].Until)
+	}
+	for _, g := range slices.Sorted(maps.Keys(n.gave)) {
+		fmt.Fprintf(&b, " gave %d at %d", g, n.gave[g])
+	}
+	return fmt.Sprint(b.String(), n.floor, "\n")
+}
+
+// Dump is the whole state as text, the same for the same state.
+func (a *Assigner) Dump() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "assigner term %d until %d gen %d longest %d table %d rev %d saving %d saved %d budget %v", a.term, a.led, a.gen, a.longest, a.table, a.rev, a.saving, a.saved, a.budget)
+	for _, name := range slices.Sorted(maps.Keys(a.nodes)) {
+		fmt.Fprintf(&b, " %s:%v", name, a.nodes[name])
+	}
+	return fmt.Sprint(b.String(), a.slices, "\n")
 }
