@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/freshet-cache/freshet/check"
+	"github.com/freshet-cache/freshet/linear/clink"
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
 	"github.com/freshet-cache/freshet/store/memory"
@@ -47,6 +49,7 @@ type cluster struct {
 	assigner *shard.Assigner
 	nodes    []atomic.Pointer[shard.Node]
 	caches   []*Cache[string]
+	ready    atomic.Bool // all of them are there
 	mail     sync.WaitGroup
 	down     atomic.Bool
 }
@@ -66,6 +69,11 @@ func newCluster(t *testing.T, nodes int, st memory.Options, opt Options[string])
 	for i := range nodes {
 		o := opt
 		o.Store, o.Codec = c.st, String()
+		o.Offer = func(_ context.Context, next string, after lease.Gen, batch []Offer) {
+			if c.ready.Load() {
+				c.post(func() { c.caches[next[1]-'0'].Offered(after, batch) })
+			}
+		}
 		o.Join = func(w shard.Watcher) {
 			name := fmt.Sprintf("n%d", i)
 			c.nodes[i].Store(shard.StartNode(shard.NodeOptions{
@@ -79,6 +87,7 @@ func newCluster(t *testing.T, nodes int, st memory.Options, opt Options[string])
 		}
 		c.caches = append(c.caches, cache)
 	}
+	c.ready.Store(true)
 	return c
 }
 
@@ -220,6 +229,50 @@ func TestLinearizableUnderResharding(t *testing.T) {
 				t.Errorf("only %d of %d operations were done", done[check.OK], len(ops))
 			}
 		})
+	}
+}
+
+// A slice that moves takes its entries along: the new owner serves them from
+// memory without having asked the store.
+func TestEntriesMoveAlong(t *testing.T) {
+	n := &counter{}
+	c := newCluster(t, 2, memory.Options{}, Options[string]{Recorder: n})
+	defer c.close(t)
+	ctx := context.Background()
+	owner := func(key string) int {
+		return slices.IndexFunc(c.caches, func(cache *Cache[string]) bool { return cache.Owns(key) })
+	}
+	eventually(t, func() bool { // the slices are spread, and stay
+		spread := map[int]bool{owner("k1"): true, owner("k4"): true, owner("k7"): true}
+		return len(spread) == 2 && !spread[-1]
+	})
+	from := owner("k7")
+	for i := range 500 {
+		eventually(t, func() bool { return c.caches[from].Put(ctx, fmt.Sprintf("k7%03d", i), "v") == nil })
+	}
+	if !c.assigner.Move("k7", fmt.Sprint("n", 1-from)) {
+		t.Fatal("it does not move")
+	}
+	eventually(t, func() bool { return n.events[clink.Inherited].Load() >= 500 })
+	loads := n.loads.Load()
+	for i := range 500 {
+		if e, ok := c.caches[1-from].Peek(fmt.Sprintf("k7%03d", i)); !ok || e.Value != "v" {
+			t.Fatalf("k7%03d is not in the new owner's memory", i)
+		}
+	}
+	if n.loads.Load() != loads {
+		t.Error("the store was asked")
+	}
+}
+
+func eventually(t *testing.T, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(30 * time.Second); !ok(); <-tick.C {
+		if time.Now().After(end) {
+			t.Fatal("it never came to that")
+		}
 	}
 }
 

@@ -73,6 +73,11 @@ type Options[V any] struct {
 	// cache as the watcher of a shard.Node. Default: the cache owns every key,
 	// which is right only if no other process has opened the store.
 	Join func(w shard.Watcher)
+	// Offer carries entries to the node at the address next when a slice moves
+	// there, whose cache takes them with Offered. They may be lost. It is called
+	// with up to about 256 KiB at a time, and not under any lock. Default: nothing
+	// is handed over, and the new owner begins with an empty memory.
+	Offer func(ctx context.Context, next string, after lease.Gen, batch []Offer)
 	// Recorder is told what happens. Default: nothing is recorded.
 	Recorder Recorder
 	// Logger hears of what an operator should know. Default: discard.
@@ -158,7 +163,7 @@ func New[V any](opt Options[V]) (*Cache[V], error) {
 	if opt.Join != nil {
 		opt.Join(c)
 	} else {
-		c.Acquired(shard.NewHandle(lease.Lease{Gen: 1}, opt.Clock, 1<<63-1))
+		c.Acquired(shard.NewHandle(lease.Lease{Gen: 1}, opt.Clock, 1<<63-1), 0)
 	}
 	return c, nil
 }

@@ -1,6 +1,7 @@
 package linear
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -63,10 +64,11 @@ type sampler struct {
 	skip  int
 }
 
+// note samples a hit. The key may be a view of bytes that the caller reuses.
 func (s *sampler) note(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.keys[s.n%len(s.keys)] = key
+	s.keys[s.n%len(s.keys)] = strings.Clone(key)
 	s.n++
 }
 

@@ -243,10 +243,10 @@ func fromRow(r store.Row) clink.Row {
 }
 
 // Acquired implements shard.Watcher.
-func (c *Cache[V]) Acquired(h *shard.Handle) {
+func (c *Cache[V]) Acquired(h *shard.Handle, after lease.Gen) {
 	c.mu.Lock()
 	c.handles[h.Gen] = h
-	asked := c.step(clink.Acquired{Lease: h.Lease, Until: h.Until()}, nil)
+	asked := c.step(clink.Acquired{Lease: h.Lease, Until: h.Until(), After: after}, nil)
 	c.mu.Unlock()
 	c.spawn(asked)
 }

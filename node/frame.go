@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/linear"
+	"github.com/freshet-cache/freshet/shard/lease"
 )
 
 // What nodes say to each other, as frames of a link: leases as messages, reads
@@ -16,6 +17,7 @@ const (
 	frameLease byte = 'L' // a message of shard/lease
 	frameRead  byte = 'R' // a key; answered by an entry
 	frameRun   byte = 'C' // commands; answered by their replies
+	frameOffer byte = 'O' // entries of a slice that moves here
 )
 
 // The first byte of an answer.
@@ -123,6 +125,46 @@ func decodeJob(b []byte) (*job, error) {
 		return nil, errFrame
 	}
 	return j, nil
+}
+
+func appendOffers(b []byte, after lease.Gen, batch []linear.Offer) []byte {
+	b = binary.AppendUvarint(append(b, frameVersion, frameOffer), uint64(after))
+	b = binary.AppendUvarint(b, uint64(len(batch)))
+	for _, o := range batch {
+		flags := byte(0)
+		if o.Exists {
+			flags = 1
+		}
+		b = append(b, flags)
+		b = binary.AppendUvarint(b, o.Version)
+		b = appendBytes(b, []byte(o.Key))
+		b = appendBytes(b, o.Value)
+	}
+	return b
+}
+
+func decodeOffers(b []byte) (after lease.Gen, batch []linear.Offer, err error) {
+	if len(b) < 3 || b[0] != frameVersion || b[1] != frameOffer {
+		return 0, nil, errFrame
+	}
+	s := scan{b: b[2:]}
+	after = lease.Gen(s.num())
+	for range s.count() {
+		if len(s.b) == 0 || s.b[0] > 1 {
+			return 0, nil, errFrame
+		}
+		o := linear.Offer{Exists: s.b[0] == 1}
+		s.b = s.b[1:]
+		o.Version, o.Key, o.Value = s.num(), string(s.bytes()), s.bytes()
+		if s.bad {
+			return 0, nil, errFrame
+		}
+		batch = append(batch, o)
+	}
+	if s.bad || len(s.b) > 0 {
+		return 0, nil, errFrame
+	}
+	return after, batch, nil
 }
 
 func appendEntry(b []byte, e linear.Entry[[]byte]) []byte {

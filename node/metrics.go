@@ -10,6 +10,7 @@ import (
 	"github.com/freshet-cache/freshet/linear"
 	"github.com/freshet-cache/freshet/linear/clink"
 	"github.com/freshet-cache/freshet/shard"
+	"github.com/freshet-cache/freshet/shard/lease"
 )
 
 // metrics count what a node does; docs/operating.md lists them.
@@ -44,6 +45,7 @@ var eventNames = [clink.EventKinds][2]string{
 	clink.Conflicted:          {"writes_refused_total", "conflict"},
 	clink.Combined:            {"combined_total", "writes"},
 	clink.Joined:              {"combined_total", "reads"},
+	clink.Inherited:           {"inherited_total", "entries"},
 }
 
 func newMetrics(n *Node) *metrics {
@@ -109,9 +111,9 @@ type watcher struct {
 }
 
 // Acquired implements shard.Watcher.
-func (w watcher) Acquired(h *shard.Handle) {
+func (w watcher) Acquired(h *shard.Handle, after lease.Gen) {
 	w.m.leases[0].Inc()
-	w.Watcher.Acquired(h)
+	w.Watcher.Acquired(h, after)
 }
 
 // Extended implements shard.Watcher.

@@ -36,13 +36,14 @@ type Node struct {
 	admin    *http.Server
 	m        *metrics
 	cursors  cursors
+	begun    chan struct{} // closed when all of the above is there
 	draining atomic.Bool
 	work     sync.WaitGroup
 }
 
 // listen takes the ports of the i-th node.
 func listen(p *Process, i int) (*Node, error) {
-	n := &Node{p: p, id: p.cfg.NodeID}
+	n := &Node{p: p, id: p.cfg.NodeID, begun: make(chan struct{})}
 	if p.cfg.Nodes > 1 {
 		n.id = strings.TrimRight(p.cfg.NodeID, "0123456789") + strconv.Itoa(i+1)
 	}
@@ -76,7 +77,7 @@ func (n *Node) start() error {
 	})
 	n.cache, err = linear.New(linear.Options[[]byte]{
 		Store: n.p.store, Codec: linear.Bytes(), MaxBytes: n.p.cfg.Memory, Timeout: n.p.cfg.Timeout, Clock: n.p.clock,
-		Join: n.join, Recorder: n.m, Logger: n.p.log,
+		Join: n.join, Offer: n.offer, Recorder: n.m, Logger: n.p.log,
 	})
 	if err != nil {
 		return err
@@ -86,10 +87,21 @@ func (n *Node) start() error {
 			n.p.log.Error("the listener failed; this node takes no more connections", "err", err)
 		}
 	})
+	close(n.begun)
 	n.admin = &http.Server{Handler: n.adminHandler(), ReadHeaderTimeout: adminTimeout, IdleTimeout: adminTimeout}
 	n.work.Go(func() { _ = n.admin.Serve(n.adminListener) })
 	n.shard.Hurry()
 	return nil
+}
+
+// running reports whether the node has begun: others may ask before that.
+func (n *Node) running() bool {
+	select {
+	case <-n.begun:
+		return true
+	default:
+		return false
+	}
 }
 
 func withName(c *tls.Config, addr string) *tls.Config {
@@ -110,7 +122,7 @@ func (n *Node) join(w shard.Watcher) {
 }
 
 func (n *Node) loads() []lease.Load {
-	if n.cache == nil { // the first beat comes while the cache is being made
+	if !n.running() { // the first beat comes while the cache is being made
 		return nil
 	}
 	return n.cache.Loads()
@@ -118,8 +130,8 @@ func (n *Node) loads() []lease.Load {
 
 // fromAssigner takes a message that came back over the link to the assigner.
 func (n *Node) fromAssigner(frame []byte) {
-	if len(frame) < 2 || frame[0] != frameVersion || frame[1] != frameLease {
-		return
+	if len(frame) < 2 || frame[0] != frameVersion || frame[1] != frameLease || !n.running() {
+		return // a message may be lost; the next beat asks again
 	}
 	m, err := lease.Decode(frame[2:])
 	if err != nil {
@@ -144,6 +156,16 @@ func (n *Node) Command(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.W
 		w.Error(bad)
 		return
 	}
+	switch cmd.Name {
+	case "mset":
+		if unpaired(args, w) { // else it might be done in part
+			return
+		}
+	case "eval", "evalsha":
+		if known(args, w) == nil {
+			return
+		}
+	}
 	switch run, write := reads[cmd.Name], writes[cmd.Name]; {
 	case run != nil:
 		n.runRead(c, run, args, w)
@@ -153,6 +175,9 @@ func (n *Node) Command(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.W
 		n.other(c, cmd, args, w)
 	}
 }
+
+// gatherBytes of answers to GETs that arrived together are sent without the rest.
+const gatherBytes = 256 << 10
 
 // Gets implements resp.Handler: what is in memory is served from there, with one
 // reading of the clock for many.
@@ -169,7 +194,9 @@ func (n *Node) Gets(c *resp.Conn, cmd *resp.Command, keys [][]byte, w *resp.Writ
 	for at := 0; at < len(names); at++ {
 		hits := n.cache.Hits(names[at:], s.out)
 		for _, e := range s.out[:hits] {
-			value(e, w)
+			if value(e, w); len(w.Bytes()) > gatherBytes {
+				w.MayBlock()
+			}
 		}
 		s.hits += uint64(hits)
 		if at += hits; at < len(names) {
@@ -181,11 +208,6 @@ func (n *Node) Gets(c *resp.Conn, cmd *resp.Command, keys [][]byte, w *resp.Writ
 
 // badKey says what is wrong with a command's keys.
 func (n *Node) badKey(cmd *resp.Command, args [][]byte) string {
-	if cmd.Name == "mset" || cmd.Name == "msetnx" {
-		if len(args)%2 == 0 {
-			return "ERR wrong number of arguments for '" + cmd.Name + "' command"
-		}
-	}
 	for _, k := range cmd.Keys(args) {
 		if len(k) == 0 || len(k) > n.p.cfg.MaxKey {
 			return "ERR a key of " + strconv.Itoa(len(k)) + " bytes: keys have 1 to " + strconv.Itoa(n.p.cfg.MaxKey)
@@ -350,7 +372,7 @@ func (n *Node) link(c *resp.Conn, args [][]byte, w *resp.Writer) {
 		made := make(chan struct{})
 		l = link.New(nc, r, link.Options{Request: n.serve, Message: func(f []byte) {
 			<-made
-			n.p.fromNode(f, func(b []byte) { _ = l.Send(b) })
+			n.message(f, func(b []byte) { _ = l.Send(b) })
 		}})
 		close(made)
 		<-l.Done()
@@ -360,7 +382,7 @@ func (n *Node) link(c *resp.Conn, args [][]byte, w *resp.Writer) {
 
 // ready reports whether the node routes every key, and owns what it should.
 func (n *Node) ready() bool {
-	if n.draining.Load() || n.shard == nil {
+	if n.draining.Load() || !n.running() {
 		return false
 	}
 	t := n.shard.Table()

@@ -112,7 +112,7 @@ func (n *Node) step(in func(now lease.Tick) []lease.NodeOutput) {
 		case lease.Acquire:
 			h := NewHandle(out.Lease, n.opt.Clock, out.Until)
 			n.handles[out.Gen] = h
-			n.opt.Watch.Acquired(h)
+			n.opt.Watch.Acquired(h, out.After)
 		case lease.Extend:
 			h := n.handles[out.Gen]
 			h.extend(out.Until)
@@ -120,8 +120,12 @@ func (n *Node) step(in func(now lease.Tick) []lease.NodeOutput) {
 		case lease.Revoke:
 			h := n.handles[out.Gen]
 			delete(n.handles, out.Gen)
+			held := h.Valid()
 			h.Revoke()
 			n.opt.Watch.Revoked(h)
+			if held && out.Next != "" {
+				n.opt.Watch.HandedOver(h, out.Over, out.Under, out.Next)
+			}
 			n.empty.Broadcast()
 		case lease.Routes:
 			n.table.Store(&out.Table)

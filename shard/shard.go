@@ -76,7 +76,13 @@ func (h *Handle) extend(until lease.Tick) {
 // what is revoked is acknowledged only after Revoked has returned, so they must
 // not block.
 type Watcher interface {
-	Acquired(h *Handle)
+	// Acquired tells of a new handle. After is the generation whose owner gave the
+	// range up for it, 0 if nobody did.
+	Acquired(h *Handle, after lease.Gen)
 	Extended(h *Handle)
 	Revoked(h *Handle) // no longer valid when this is called
+	// HandedOver tells, after Revoked, that the part over of a handle that was valid
+	// until then goes to the node at the address next, as the successor of the
+	// generation under.
+	HandedOver(h *Handle, over lease.Range, under lease.Gen, next string)
 }

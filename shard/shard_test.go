@@ -60,12 +60,25 @@ func TestClocksDoNotStepBack(t *testing.T) {
 
 // watched collects what a node is told.
 type watched struct {
-	mu   sync.Mutex
-	held map[lease.Gen]*Handle
+	mu    sync.Mutex
+	held  map[lease.Gen]*Handle
+	given int // parts handed over
 }
 
-func (w *watched) Acquired(h *Handle) { w.mu.Lock(); defer w.mu.Unlock(); w.held[h.Gen] = h }
-func (w *watched) Extended(*Handle)   {}
+func (w *watched) Acquired(h *Handle, _ lease.Gen) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.held[h.Gen] = h
+}
+func (w *watched) Extended(*Handle) {}
+func (w *watched) HandedOver(h *Handle, over lease.Range, _ lease.Gen, next string) {
+	if h.Valid() || next == "" || !over.Overlaps(h.Range) {
+		panic("handed over what is not to be")
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.given++
+}
 func (w *watched) Revoked(h *Handle) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -183,6 +196,9 @@ func TestFleet(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 		if got := f.owner(t, "a"); got != to {
 			t.Fatalf("moved to %q, want %q", got, to)
+		}
+		if f.watched[was].given == 0 {
+			t.Error("a move hands nothing over")
 		}
 		if r, ok := f.nodes["n2"].Table().Find("zzz"); !ok || r.Node == "" {
 			t.Error("nobody knows who owns zzz")

@@ -73,7 +73,7 @@ var eventNames = [clink.EventKinds]string{
 	clink.FillRefusedExpired: "R10 refuses a fill", clink.OutcomeUnknown: "a write gets no answer", clink.OutcomeProvenDone: "a write without answer is found",
 	clink.OutcomeProvenFailed: "a write without answer is proven to have failed", clink.OutcomeLeftUnknown: "a write is left unknown",
 	clink.GuardInstalled: "a guard is installed", clink.GuardRefused: "a guard comes too late", clink.GuardLost: "a SetGuard gets no answer",
-	clink.Mismatched: "the store refuses a write's guard", clink.Conflicted: "a row expires under an update", clink.Combined: "writes are combined", clink.Joined: "a read is shared",
+	clink.Mismatched: "the store refuses a write's guard", clink.Conflicted: "a row expires under an update", clink.Combined: "writes are combined", clink.Joined: "a read is shared", clink.Inherited: "an entry is inherited",
 }
 
 var outcomeNames = [...]string{clink.Done: "answered: done", clink.NotOwner: "answered: not the owner", clink.NotSent: "answered: not sent",

@@ -194,7 +194,7 @@ func (n *stormNode) leases(outs []lease.NodeOutput, do []func()) []func() {
 			case lease.Acquire:
 				n.s.log("%s acquires %v generation %d", n.name, out.Range, out.Gen)
 				n.handles[out.Gen] = handle{out.Range, out.Until}
-				n.stepInside(clink.Acquired{Lease: out.Lease, Until: out.Until})
+				n.stepInside(clink.Acquired{Lease: out.Lease, Until: out.Until, After: out.After})
 			case lease.Extend:
 				h := n.handles[out.Gen]
 				h.until = max(h.until, out.Until)
@@ -202,17 +202,41 @@ func (n *stormNode) leases(outs []lease.NodeOutput, do []func()) []func() {
 				n.stepInside(clink.Extended{Gen: out.Gen, Until: out.Until})
 			case lease.Revoke:
 				n.s.log("%s revokes generation %d", n.name, out.Gen)
-				if n.now() >= n.handles[out.Gen].until {
+				held := n.now() < n.handles[out.Gen].until
+				if !held {
 					n.s.sometimes("a lease lapses")
 				} else {
 					n.s.sometimes("a lease is recalled")
 				}
 				delete(n.handles, out.Gen)
 				n.stepInside(clink.Revoked{Gen: out.Gen})
+				if held && out.Next != "" {
+					n.handOver(out)
+				}
 			}
 		})
 	}
 	return do
+}
+
+// handOver offers the next owner what is in memory under a lease that was
+// recalled; an offer may be lost, or arrive much later.
+func (n *stormNode) handOver(r lease.Revoke) {
+	rng := n.s.rng("offers of " + n.name)
+	for _, k := range sorted(n.entries) {
+		e := n.entries[k]
+		if e.Gen != r.Gen || e.Until != 0 || !r.Over.Contains(k) {
+			continue
+		}
+		for _, to := range n.s.nodes {
+			if to.name != r.Next || chance(rng, 10) {
+				continue
+			}
+			to.later(spread(rng, n.s.plan.Config.Delay), func() {
+				to.locked(func() { to.step(clink.Offered{After: r.Under, Key: k, Row: e.Row}) })
+			})
+		}
+	}
 }
 
 // step steps the pod under the lock that locked has taken.

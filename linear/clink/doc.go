@@ -51,4 +51,10 @@
 //	    expire, the store checks its version.
 //	R18 A write with a life, fenced and found absent when that life may be over,
 //	    is Unknown: it may have been and gone.
+//
+// Inheritance:
+//
+//	R19 What the owner of the period just before offers of its memory is kept
+//	    once the guard stands, unless a write to the key was sent meanwhile. It
+//	    does not offer what was in flight, nor what may expire.
 package clink

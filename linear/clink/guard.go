@@ -17,6 +17,9 @@ type piece struct {
 	try    int
 	token  Token            // in force if guarded
 	single map[string]Token // in force instead for these keys
+
+	after   lease.Gen       // whose entries may be inherited; 0 if no more
+	written map[string]bool // keys that were sent in this period, while they may
 }
 
 type pieceState uint8
@@ -78,7 +81,7 @@ func (p *Pod) acquired(now lease.Tick, in Acquired, out []Output) []Output {
 		delete(p.calls, pc.call) // a SetGuard whose answer is not awaited is like one that was lost
 	}
 	for _, r := range fresh {
-		next = append(next, &piece{rng: r, gen: in.Gen, state: cutting})
+		next = append(next, &piece{rng: r, gen: in.Gen, state: cutting, after: in.After})
 	}
 	slices.SortFunc(next, func(a, b *piece) int { return cmp.Compare(a.rng.Low, b.rng.Low) })
 	p.pieces = next
@@ -193,7 +196,7 @@ func (p *Pod) splits(now lease.Tick, in Splits, out []Output) []Output {
 	}
 	var parts []*piece
 	for _, r := range pc.rng.Cut(in.Points) {
-		parts = append(parts, &piece{rng: r, gen: pc.gen, state: waiting, try: pc.try})
+		parts = append(parts, &piece{rng: r, gen: pc.gen, state: waiting, try: pc.try, after: pc.after})
 	}
 	i := slices.Index(p.pieces, pc)
 	p.pieces = slices.Replace(p.pieces, i, i+1, parts...)
@@ -251,7 +254,8 @@ func (p *Pod) installed(now lease.Tick, pc *piece, status Status, out []Output) 
 		return p.install(pc, append(out, Event{GuardLost}))
 	}
 	pc.state, pc.call, pc.try = guarded, 0, 0
-	return p.pumpAll(now, pc.rng, append(out, Event{GuardInstalled}))
+	out = p.inherit(now, pc, append(out, Event{GuardInstalled}))
+	return p.pumpAll(now, pc.rng, out)
 }
 
 // forsake forgets a piece whose lease is over.

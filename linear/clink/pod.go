@@ -38,6 +38,7 @@ type Pod struct {
 	fences map[string]*fence // in flight, by key (R3)
 	ops    map[Op]*op
 	kept   map[string]Keep // in this step: the runtime has not heard of them yet
+	offers offers
 }
 
 // tenure is a lease as far as the pod knows.
@@ -117,6 +118,8 @@ func (p *Pod) Step(now lease.Tick, in Input, out []Output) []Output {
 		return p.evaluated(now, in, out)
 	case Stored:
 		return p.stored(now, in, out)
+	case Offered:
+		return p.offered(now, in, out)
 	case Abandoned:
 		return p.abandoned(now, in, out)
 	}

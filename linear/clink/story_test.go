@@ -102,7 +102,7 @@ func (s *story) input(t *testing.T, d *datadriven.TestData) Input {
 	case "acquired":
 		gen, until := lease.Gen(num(t, d, "gen")), lease.Tick(num(t, d, "until"))
 		s.until[gen] = until
-		return Acquired{lease.Lease{Range: s.rng(t, d), Gen: gen}, until}
+		return Acquired{Lease: lease.Lease{Range: s.rng(t, d), Gen: gen}, Until: until, After: lease.Gen(num(t, d, "after"))}
 	case "extended":
 		gen, until := lease.Gen(num(t, d, "gen")), lease.Tick(num(t, d, "until"))
 		s.until[gen] = until
@@ -137,6 +137,8 @@ func (s *story) input(t *testing.T, d *datadriven.TestData) Input {
 			in.Stamps = append(in.Stamps, Stamp{uint64(num(t, d, "version")), lease.Tick(num(t, d, "ttl"))})
 		}
 		return in
+	case "offered":
+		return Offered{After: lease.Gen(num(t, d, "after")), Key: arg(t, d, "key"), Row: s.row(t, d)}
 	case "abandoned":
 		return Abandoned{Op: op}
 	}
@@ -226,7 +228,7 @@ func (s *story) perform(out Output) string {
 
 var eventNames = [EventKinds]string{"a fill refused: no guard", "a fill refused: overlap", "a fill refused: lease", "a fill refused: expired",
 	"an unknown outcome", "proven done", "proven failed", "left unknown", "a guard installed", "a guard refused", "a guard lost", "a mismatch",
-	"a conflict", "a write combined", "a read joined"}
+	"a conflict", "a write combined", "a read joined", "an entry inherited"}
 
 func replyText(r Reply) string {
 	what := [...]string{"done", "not the owner", "not sent", "rejected", "failed", "unknown", "busy"}[r.Outcome]

@@ -81,6 +81,7 @@ type Input interface{ input() }
 type Acquired struct {
 	lease.Lease
 	Until lease.Tick
+	After lease.Gen // whose owner gave the slice up for this one, and may offer entries; 0 if nobody
 }
 
 // Extended: a lease lasts until Until.
@@ -146,6 +147,14 @@ type Stored struct {
 	Stamps []Stamp
 }
 
+// Offered: the owner of generation After, which gave a slice up, had this row in
+// memory when it did; it does not expire.
+type Offered struct {
+	After lease.Gen
+	Key   string
+	Row   Row
+}
+
 // Abandoned: the caller's deadline is over.
 type Abandoned struct{ Op Op }
 
@@ -160,6 +169,7 @@ func (Write) input()     {}
 func (Update) input()    {}
 func (Evaluated) input() {}
 func (Stored) input()    {}
+func (Offered) input()   {}
 func (Abandoned) input() {}
 
 // Output is something to be done, in order.
@@ -251,8 +261,9 @@ const (
 	GuardLost    // a SetGuard got no answer
 	Mismatched   // a write met another guard
 	Conflicted
-	Combined // a blind write rode along with a later one
-	Joined   // a read shared another's load
+	Combined  // a blind write rode along with a later one
+	Joined    // a read shared another's load
+	Inherited // an entry of the last owner was kept
 	EventKinds
 )
 

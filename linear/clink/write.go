@@ -155,6 +155,7 @@ func (p *Pod) send(now lease.Tick, b *batch, out []Output) []Output {
 	for _, m := range b.muts { // R8
 		out = append(out, Drop{m.Key})
 		delete(p.kept, m.Key)
+		p.piece(m.Key).wrote(m.Key)
 		for _, l := range p.keys[m.Key].loads {
 			l.overlap = true
 		}

@@ -59,6 +59,7 @@ type slice struct {
 	next             string
 	rev              uint64
 	load             Load
+	after            Gen // its owner gave the slice up for this generation
 }
 
 // member is a node that has asked for leases.
@@ -187,6 +188,7 @@ func (a *Assigner) grant(now Tick, node string, out []AssignerOutput) []Assigner
 		default:
 			s.until = max(s.until, now+lengthen(a.opt.Length, a.opt.Drift)) // A1
 			g.Leases = append(g.Leases, s.Lease)
+			g.After = append(g.After, s.after)
 		}
 	}
 	if m.table < a.table {
@@ -207,10 +209,12 @@ func (a *Assigner) GaveUp(now Tick, in Gave, out []AssignerOutput) []AssignerOut
 				continue
 			}
 			s.until = min(s.until, now)
+			after := s.Gen
 			if !s.recalled { // it lapsed, or was refused: the same node, another generation
-				s.next = s.Node
+				s.next, after = s.Node, 0
 			}
 			a.hand(s, s.next)
+			s.after = after
 		}
 	}
 	return a.assign(now, out)
@@ -266,19 +270,20 @@ func (a *Assigner) hand(s *slice, to string) {
 	}
 	s.Gen, s.rev = a.gen, a.rev
 	s.Node, s.Addr, s.Host = to, m.addr, m.host
-	s.recalled, s.next = false, ""
+	s.recalled, s.next, s.after = false, "", 0
 }
 
 // recall asks back what is to move.
 func (a *Assigner) recall(out []AssignerOutput) []AssignerOutput {
-	by := map[string][]Lease{}
+	by, next := map[string][]Lease{}, map[string][]string{}
 	for _, s := range a.slices {
 		if s.recalled {
 			by[s.Node] = append(by[s.Node], s.Lease)
+			next[s.Node] = append(next[s.Node], a.nodes[s.next].addr)
 		}
 	}
 	for _, node := range slices.Sorted(maps.Keys(by)) {
-		out = append(out, SendRecall{Recall{Node: node, Term: a.term, Leases: by[node]}})
+		out = append(out, SendRecall{Recall{Node: node, Term: a.term, Leases: by[node], Next: next[node]}})
 	}
 	return out
 }

@@ -127,7 +127,7 @@ func (a *Assigner) Cut(_ Tick, points []string) {
 		for _, r := range parts {
 			a.gen++
 			p := s // the lease book too: the old generation may be in use until then
-			p.Lease, p.rev = Lease{r, a.gen}, a.rev
+			p.Lease, p.rev, p.after = Lease{r, a.gen}, a.rev, 0
 			p.load = share(s.load, r, len(parts))
 			next = append(next, p)
 		}
@@ -261,7 +261,7 @@ func (a *Assigner) Join(at string) bool {
 		a.gen++
 		a.rev++
 		s.Lease = Lease{Range{s.Low, t.High}, a.gen}
-		s.until, s.rev = max(s.until, t.until), a.rev
+		s.until, s.rev, s.after = max(s.until, t.until), a.rev, 0
 		s.load = Load{Rate: s.load.Rate + t.load.Rate, Sample: append(slices.Clone(s.load.Sample), t.load.Sample...)}
 		a.slices = slices.Replace(a.slices, i, i+2, s)
 		return true

@@ -130,6 +130,8 @@ func (c *codec) message(m any) (kind byte) {
 		c.num(&m.Seq)
 		number(c, &m.Length)
 		list(c, &m.Leases, c.lease)
+		c.gens(&m.After)
+		c.bad = c.bad || len(m.After) != len(m.Leases)
 		has := m.Table != nil
 		if c.flag(&has); has {
 			if !c.write {
@@ -143,6 +145,8 @@ func (c *codec) message(m any) (kind byte) {
 		c.str(&m.Node)
 		c.num(&m.Term)
 		list(c, &m.Leases, c.lease)
+		list(c, &m.Next, c.str)
+		c.bad = c.bad || len(m.Next) != len(m.Leases)
 		return kindRecall
 	case *Gave:
 		c.str(&m.Node)

@@ -10,10 +10,10 @@ var messages = []any{
 	&Renew{Node: "n1/7", Addr: "127.0.0.1:6380", Host: "h", Seq: 9, Gave: []Gen{3, 4}, Leaving: true, Table: 5,
 		Loads: []Load{{Gen: 3, Rate: 1000, Sample: []string{"a", "\x00\xff"}, Hot: []HotKey{{"a", 900}}}}},
 	&Renew{},
-	&Grant{Node: "n1/7", Term: 2, Seq: 9, Length: 1e10, Leases: []Lease{{Range{"", "m"}, 3}},
+	&Grant{Node: "n1/7", Term: 2, Seq: 9, Length: 1e10, Leases: []Lease{{Range{"", "m"}, 3}}, After: []Gen{2},
 		Table: &Table{Version: 6, Slices: []Route{{Lease{Range{"", ""}, 3}, "n1/7", "127.0.0.1:6380"}}}},
 	&Grant{},
-	&Recall{Node: "n1/7", Term: 2, Leases: []Lease{{Range{"m", ""}, 8}}},
+	&Recall{Node: "n1/7", Term: 2, Leases: []Lease{{Range{"m", ""}, 8}}, Next: []string{"127.0.0.1:6381"}},
 	&Gave{Node: "n1/7", Gens: []Gen{8}},
 	&State{Gen: 8, Table: 6, Longest: 1e10, Slices: []Held{{Lease{Range{}, 8}, "n1/7", "127.0.0.1:6380", "h"}}},
 }

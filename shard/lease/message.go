@@ -36,6 +36,7 @@ type Grant struct {
 	Seq    uint64
 	Length Tick
 	Leases []Lease
+	After  []Gen  // as Leases: the generation whose owner gave the slice up for this one; 0 if nobody did
 	Table  *Table // nil if the node's is current
 }
 
@@ -51,6 +52,7 @@ type Recall struct {
 	Node   string
 	Term   uint64
 	Leases []Lease
+	Next   []string // as Leases: where the next owner is reached
 }
 
 // Gave acknowledges a recall: nothing of these generations, or older ones of

@@ -60,6 +60,7 @@ type SendGave struct{ Gave }
 type Acquire struct {
 	Lease
 	Until Tick
+	After Gen // whose owner gave the range up for this one, and may offer what it keeps; 0 if nobody
 }
 
 // Extend moves the end of a handle. Ownership was not interrupted.
@@ -68,8 +69,14 @@ type Extend struct {
 	Until Tick
 }
 
-// Revoke ends a handle at once and for good.
-type Revoke struct{ Gen Gen }
+// Revoke ends a handle at once and for good. If it was recalled for another
+// node, Over is the part that goes to Next, as the successor of generation Under.
+type Revoke struct {
+	Gen   Gen
+	Over  Range
+	Under Gen
+	Next  string
+}
 
 // Routes hands on a newer routing table.
 type Routes struct{ Table Table }
@@ -119,7 +126,7 @@ func (n *Node) Granted(now Tick, in Grant, out []NodeOutput) []NodeOutput {
 		}
 	}
 	until := sent + shorten(in.Length, n.opt.Drift) // N1, N2
-	for _, l := range in.Leases {
+	for i, l := range in.Leases {
 		h, held := n.held[l.Gen]
 		switch {
 		case l.Gen <= n.floorOf(l.Range): // N3: say so, or the assigner would offer it for ever
@@ -134,7 +141,11 @@ func (n *Node) Granted(now Tick, in Grant, out []NodeOutput) []NodeOutput {
 			out = append(out, Extend{l.Gen, until})
 		case !held:
 			n.held[l.Gen] = term{l.Range, until}
-			out = append(out, Acquire{l, until})
+			a := Acquire{Lease: l, Until: until}
+			if i < len(in.After) {
+				a.After = in.After[i]
+			}
+			out = append(out, a)
 		}
 	}
 	if in.Table != nil && in.Table.Version > n.table.Version {
@@ -151,8 +162,15 @@ func (n *Node) Recalled(_ Tick, in Recall, out []NodeOutput) []NodeOutput {
 		return out
 	}
 	g := Gave{Node: n.opt.Node}
-	for _, l := range in.Leases {
+	for i, l := range in.Leases {
+		from := len(out)
 		out = n.giveUp(l, out) // N4
+		for j := range out[from:] {
+			if r, ok := out[from+j].(Revoke); ok && i < len(in.Next) {
+				r.Over, r.Under, r.Next = l.Range, l.Gen, in.Next[i]
+				out[from+j] = r
+			}
+		}
 		g.Gens = append(g.Gens, l.Gen)
 	}
 	return append(out, SendGave{g})
@@ -168,7 +186,7 @@ func (n *Node) Holds() bool { return len(n.held) > 0 }
 func (n *Node) giveUp(l Lease, out []NodeOutput) []NodeOutput {
 	for _, g := range slices.Sorted(maps.Keys(n.held)) {
 		if g <= l.Gen && n.held[g].Range.Overlaps(l.Range) {
-			out = append(out, Revoke{g})
+			out = append(out, Revoke{Gen: g})
 			delete(n.held, g)
 			n.gave[g] = 0
 		}

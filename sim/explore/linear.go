@@ -17,11 +17,12 @@ import (
 type Linear struct {
 	Nodes    int
 	Calls    []Call
-	Moves    int // the owner is recalled, and another node owns the key
-	Lapses   int // the owner's lease ends unnoticed, and another node owns the key
-	Losses   int // an answer of the store is lost; the request may still arrive
-	Forgets  int // the store loses its guards
-	Abandons int // a caller's deadline ends
+	Moves    int  // the owner is recalled, and another node owns the key
+	Lapses   int  // the owner's lease ends unnoticed, and another node owns the key
+	Losses   int  // an answer of the store is lost; the request may still arrive
+	Forgets  int  // the store loses its guards
+	Abandons int  // a caller's deadline ends
+	Warm     bool // the owner offers its entries when the key moves
 }
 
 // Call is one client's call, to the key "k" unless Key says otherwise. Node -1
@@ -50,6 +51,7 @@ type linear struct {
 	msgs   []*message
 	owner  int
 	gen    lease.Gen
+	after  lease.Gen // whose entries the next owner may inherit
 	begun  int
 	belief map[string]string
 	err    error
@@ -117,7 +119,7 @@ func (w *linear) choices() (out []choice) {
 		if m.answer == nil || !m.orphan {
 			add(m.describe(), func() { w.progress(m) })
 		}
-		if w.left.Losses > 0 && !m.orphan {
+		if w.left.Losses > 0 && !m.orphan && m.out != nil {
 			add(fmt.Sprintf("node %d hears no answer to %s", m.node, show(m.out)), func() { w.lose(m) })
 		}
 	}
@@ -292,7 +294,7 @@ func (w *linear) give(i int) {
 	w.gen++
 	until := w.now + forever
 	w.nodes[i].until[w.gen] = until
-	w.step(i, clink.Acquired{Lease: lease.Lease{Gen: w.gen}, Until: until})
+	w.step(i, clink.Acquired{Lease: lease.Lease{Gen: w.gen}, Until: until, After: w.after})
 }
 
 // end revokes what node i holds; the runtime's handle first, as the shard does.
@@ -303,8 +305,16 @@ func (w *linear) end(i int, gen lease.Gen) {
 
 func (w *linear) move(to int) {
 	w.left.Moves--
+	from, gen := w.nodes[w.owner], w.gen
 	w.end(w.owner, w.gen)
+	w.after = gen
 	w.give(to)
+	w.after = 0
+	for _, key := range slices.Sorted(maps.Keys(from.entries)) {
+		if e := from.entries[key]; w.scope.Warm && e.Gen == gen {
+			w.msgs = append(w.msgs, &message{node: to, answer: clink.Offered{After: gen, Key: key, Row: e.Row}})
+		}
+	}
 }
 
 // lapse lets so much time pass that the owner's lease is over.
@@ -361,6 +371,8 @@ func (w *linear) Dump() string {
 
 func (m *message) describe() string {
 	switch {
+	case m.out == nil:
+		return fmt.Sprintf("node %d is offered %q", m.node, m.answer.(clink.Offered).Row.Value)
 	case m.answer != nil:
 		return fmt.Sprintf("node %d hears the answer to %s", m.node, show(m.out))
 	case m.orphan:

@@ -27,6 +27,8 @@ var scopes = []struct {
 	{"two-keys", 60_000, Linear{Nodes: 1, Calls: []Call{{Kind: sim.Put}, {Kind: sim.Put, Key: "l"}, {Kind: sim.Get}}, Losses: 2}},
 	{"decide-behind-a-write", 60_000, Linear{Nodes: 1, Calls: []Call{{Kind: sim.Put}, {Kind: sim.Append}, {Kind: sim.Append}}, Losses: 1}},
 	{"reads-together", 60_000, Linear{Nodes: 2, Calls: []Call{{Node: 1, Kind: sim.Get}, {Kind: sim.Put}, {Node: 1, Kind: sim.Get}}}},
+	{"warm-move", 60_000, Linear{Nodes: 2, Calls: []Call{{Node: -1, Kind: sim.Put}, {Node: -1, Kind: sim.Put}}, Moves: 1, Losses: 1, Warm: true}},
+	{"warm-away-and-back", 80_000, Linear{Nodes: 2, Calls: []Call{{Node: 0, Kind: sim.Put}, {Node: -1, Kind: sim.Put}}, Moves: 3, Warm: true}},
 	{"three-nodes", 60_000, Linear{Nodes: 3, Calls: []Call{{Node: 0, Kind: sim.Put}, {Node: -1, Kind: sim.Get}}, Moves: 2, Losses: 1}},
 }
 

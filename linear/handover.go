@@ -1,0 +1,83 @@
+package linear
+
+import (
+	"context"
+
+	"github.com/freshet-cache/freshet/linear/clink"
+	"github.com/freshet-cache/freshet/shard"
+	"github.com/freshet-cache/freshet/shard/lease"
+)
+
+// Offer is an entry that an owner passes on when its slice moves.
+type Offer struct {
+	Key     string
+	Value   []byte // encoded
+	Exists  bool
+	Version uint64
+}
+
+const (
+	offerBytes    = 256 << 10
+	offerOverhead = 32
+)
+
+// HandedOver implements shard.Watcher: what is in memory of the part that moves
+// is offered to its new owner. What was in flight is not in memory, and what may
+// expire is not offered: how long it lives by another clock is not known there.
+func (c *Cache[V]) HandedOver(h *shard.Handle, over lease.Range, under lease.Gen, next string) {
+	if c.opt.Offer == nil || c.opt.MaxBytes < 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.work.Go(func() { c.offer(h, over, under, next) })
+	}
+}
+
+func (c *Cache[V]) offer(h *shard.Handle, over lease.Range, under lease.Gen, next string) {
+	ctx, cancel := context.WithTimeout(c.ctx, c.opt.Timeout)
+	defer cancel()
+	var batch []Offer
+	size := 0
+	for key, e := range c.entries.All() {
+		if e.handle != h || e.until != 0 || !over.Contains(key) {
+			continue
+		}
+		o := Offer{Key: key, Exists: e.version&gone == 0, Version: e.version &^ gone}
+		if o.Exists {
+			var err error
+			if o.Value, err = c.opt.Codec.Append(nil, e.value); err != nil {
+				continue
+			}
+		}
+		batch, size = append(batch, o), size+len(o.Key)+len(o.Value)+offerOverhead
+		if size < offerBytes {
+			continue
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		c.opt.Offer(ctx, next, under, batch)
+		batch, size = nil, 0
+	}
+	if len(batch) > 0 && ctx.Err() == nil {
+		c.opt.Offer(ctx, next, under, batch)
+	}
+}
+
+// Offered takes entries that the owner of generation after had in memory when it
+// gave their slice up for this node. They are kept if they are surely the latest.
+func (c *Cache[V]) Offered(after lease.Gen, batch []Offer) {
+	for _, o := range batch {
+		row := clink.Row{Exists: o.Exists, Version: o.Version}
+		if o.Exists {
+			row.Value = o.Value
+		}
+		c.mu.Lock()
+		if !c.closed {
+			c.step(clink.Offered{After: after, Key: o.Key, Row: row}, nil)
+		}
+		c.mu.Unlock()
+	}
+}
