@@ -11,7 +11,8 @@ import (
 
 // hist reads one operation a word: kind, value, start and end. r1@3-5 is a read
 // of "1" from 3 to 5, r- found nothing, w1@0-2 a write, w1@0-? one without an
-// answer, d@1-2 a delete, c1>2@3-4 a compare-and-set, a+1=2@0-1 an addition.
+// answer, d@1-2 a delete, c1>2@3-4 a compare-and-set, u1>2@3-4 an update that
+// decided from "1" and u->2@3-4 from nothing, a+1=2@0-1 an addition.
 func hist(t *testing.T, text string) (ops []Op) {
 	t.Helper()
 	for i, word := range strings.Fields(text) {
@@ -39,6 +40,12 @@ func hist(t *testing.T, text string) (ops []Op) {
 		case 'c':
 			o.Kind = CAS
 			o.Was, o.Value, _ = strings.Cut(what[1:], ">")
+		case 'u':
+			o.Kind, o.WasFound = Update, true
+			o.Was, o.Value, _ = strings.Cut(what[1:], ">")
+			if o.Was == "-" {
+				o.Was, o.WasFound = "", false
+			}
 		case 'a':
 			o.Kind = Add
 			if _, err := fmt.Sscanf(what, "a%d=%s", &o.Delta, &o.Value); err != nil && o.Outcome == OK {
@@ -76,6 +83,12 @@ var histories = []struct {
 	{"counter", "a+1=1@0-1 a+1=2@2-3 r2@4-5", Linearizable},
 	{"counted twice", "a+1=1@0-1 a+1=3@2-3", Violated},
 	{"counted without an answer", "a+1=1@0-1 a+1=?@2-? a+1=3@3-4", Linearizable},
+	{"counted onto what is no number", "wx@0-1 a+1=?@2-? rx@3-4", Linearizable},
+	{"updates of each other", "u->1@0-9 u1>2@0-9 r2@10-11", Linearizable},
+	{"a lost update", "w0@0-1 u0>1@2-9 u0>2@2-9 r2@10-11", Violated},
+	{"an update of what had gone", "w1@0-1 w2@2-3 u1>3@4-5", Violated},
+	{"an update without an answer, undecided by reads", "u->1@0-? r-@1-2 r1@3-4", Linearizable},
+	{"an update without an answer that came too late", "u->1@0-? w2@1-2 r2@3-4 r1@5-6", Violated},
 	{"the same value twice", "w1@0-1 w2@2-3 w1@4-5 r1@6-7", Linearizable},
 	{"the same value twice, and between", "w1@0-1 w2@2-3 r1@4-5 w1@6-7", Violated},
 }
@@ -100,6 +113,8 @@ func TestVersions(t *testing.T) {
 	}{
 		{"it goes up", []Op{{Kind: Write, Value: "a", Version: 2, Start: 0, End: 1}, {Kind: Read, Value: "a", Found: true, Version: 2, Start: 2, End: 3}}, Linearizable},
 		{"it comes back", []Op{{Kind: Delete, Version: 4, Start: 0, End: 1}, {Kind: Read, Version: 3, Start: 2, End: 3}}, Violated},
+		{"a write without a version of its own", []Op{{Kind: Write, Value: "a", Version: 2, Start: 0, End: 1}, {Kind: Write, Value: "b", Version: 2, Start: 2, End: 3}}, Violated},
+		{"writes that went together", []Op{{Kind: Write, Value: "a", Version: 2, Start: 0, End: 2}, {Kind: Write, Value: "b", Version: 2, Start: 1, End: 3}}, Linearizable},
 		{"two values of one", []Op{{Kind: Write, Value: "a", Start: 0, End: 9}, {Kind: Read, Version: 3, Start: 0, End: 9}, {Kind: Read, Value: "a", Found: true, Version: 3, Start: 0, End: 9}}, Violated},
 	} {
 		for i := range c.ops {
@@ -235,7 +250,7 @@ func TestReadAndWrite(t *testing.T) {
 	for _, o := range want {
 		w.Add(o)
 	}
-	if err := w.Flush(); err != nil {
+	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
 	got, err := ReadAll(&b)
@@ -248,6 +263,9 @@ func TestReadAndWrite(t *testing.T) {
 		`{"kind":"read"}`:          "outcome",
 		`{"kind":"read","outcome":"ok","start":5,"end":4}`: "ends at 4",
 		`{"kind":"read","outcome":"ok","start":-5}`:        "negative",
+		`{"kind":"read","outcome":"ok","value":"v"}`:       "found is not true",
+		`{"kind":"update","outcome":"ok","was":"v"}`:       "wasFound is not true",
+		`{"kind":"read","outcome":"ok"} {}`:                "after top-level value",
 	} {
 		if _, err := ReadAll(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v", text, err)

@@ -9,7 +9,8 @@ import (
 // Stale counts the reads that returned what was surely overwritten: another
 // write was acknowledged before the read began, and began itself after the write
 // of what was read had ended. It is a lower bound, never wrong, and fast enough
-// for any history; a linearizable one has none.
+// for any history; a linearizable one has none. A key with an addition that had
+// no answer is left out of both counts.
 func Stale(ops []Op) (stale, reads int) {
 	for _, list := range byKey(ops) {
 		s, r := staleReads(list)
@@ -29,10 +30,12 @@ func staleReads(ops []Op) (stale, reads int) {
 	last := map[register]int64{{}: math.MinInt64} // when the latest write of a state ended
 	for _, o := range ops {
 		c := change{start: o.Start, end: o.End}
-		switch o.Kind {
-		case Read:
+		switch {
+		case o.Kind == Read:
 			continue
-		case Delete:
+		case o.Kind == Add && o.Outcome != OK:
+			return 0, 0 // nobody was told what it made: any read may be of it
+		case o.Kind == Delete:
 		default:
 			c.state = register{o.Value, true}
 		}

@@ -7,22 +7,24 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"sync"
 )
 
 // Op is one operation of a client, a line of a history.
 type Op struct {
-	Client  int     `json:"client"`
-	Kind    Kind    `json:"kind"`
-	Key     string  `json:"key"`
-	Value   string  `json:"value,omitempty"`   // read: what was found; write, cas: what was written; add: the result
-	Found   bool    `json:"found,omitempty"`   // read: there was a value
-	Was     string  `json:"was,omitempty"`     // cas: what had to be there
-	Delta   int64   `json:"delta,omitempty"`   // add
-	Version uint64  `json:"version,omitempty"` // of what was read or written, if the system tells
-	Start   int64   `json:"start"`             // nanoseconds on one clock for the whole history
-	End     int64   `json:"end"`
-	Outcome Outcome `json:"outcome"`
+	Client   int     `json:"client"`
+	Kind     Kind    `json:"kind"`
+	Key      string  `json:"key"`
+	Value    string  `json:"value,omitempty"`    // read: what was found; write, cas, update: what was written; add: the result
+	Found    bool    `json:"found,omitempty"`    // read: there was a value
+	Was      string  `json:"was,omitempty"`      // cas: what had to be there; update: what it decided from
+	WasFound bool    `json:"wasFound,omitempty"` // update: it decided from a value, not from absence
+	Delta    int64   `json:"delta,omitempty"`    // add
+	Version  uint64  `json:"version,omitempty"`  // of what was read or written, if the system tells
+	Start    int64   `json:"start"`              // nanoseconds on one clock for the whole history
+	End      int64   `json:"end"`
+	Outcome  Outcome `json:"outcome"`
 }
 
 // Kind of an operation.
@@ -33,8 +35,9 @@ const (
 	Read   Kind = "read"
 	Write  Kind = "write"
 	Delete Kind = "delete"
-	CAS    Kind = "cas" // write Value if Was is there
-	Add    Kind = "add" // add Delta to the number there; absence counts as 0
+	CAS    Kind = "cas"    // write Value if Was is there
+	Update Kind = "update" // write Value, decided from Was, or from absence unless WasFound
+	Add    Kind = "add"    // add Delta to the number there; absence counts as 0
 )
 
 // Outcome is what the client was told.
@@ -53,74 +56,113 @@ const never = math.MaxInt64
 // check says what is wrong with an operation.
 func (o *Op) check() error {
 	switch {
-	case o.Kind != Read && o.Kind != Write && o.Kind != Delete && o.Kind != CAS && o.Kind != Add:
-		return fmt.Errorf("kind %q is none of read, write, delete, cas, add", o.Kind)
+	case !slices.Contains([]Kind{Read, Write, Delete, CAS, Update, Add}, o.Kind):
+		return fmt.Errorf("kind %q is none of read, write, delete, cas, update, add", o.Kind)
 	case o.Outcome != OK && o.Outcome != No && o.Outcome != Unknown:
 		return fmt.Errorf("outcome %q is none of ok, no, unknown", o.Outcome)
 	case o.Outcome == OK && o.End < o.Start:
 		return fmt.Errorf("it ends at %d, before it starts at %d", o.End, o.Start)
 	case o.Start < 0:
 		return fmt.Errorf("it starts at %d; times are not negative", o.Start)
+	case o.Kind == Read && !o.Found && o.Value != "":
+		return fmt.Errorf("it read %q, but found is not true", o.Value)
+	case o.Kind == Update && !o.WasFound && o.Was != "":
+		return fmt.Errorf("it decided from %q, but wasFound is not true", o.Was)
 	}
 	return nil
 }
 
 // String is the operation for people.
-func (o Op) String() string {
-	what := ""
-	switch o.Kind {
-	case Read:
-		what = "found nothing"
-		if o.Found {
-			what = fmt.Sprintf("found %q", o.Value)
-		}
-	case Write:
-		what = fmt.Sprintf("%q", o.Value)
-	case CAS:
-		what = fmt.Sprintf("%q for %q", o.Value, o.Was)
-	case Add:
-		what = fmt.Sprintf("%+d makes %s", o.Delta, o.Value)
+func (o Op) String() string { return fmt.Sprintf("client %d  %s  %s", o.Client, o.what(), o.when()) }
+
+// what was asked, and answered.
+func (o Op) what() string {
+	text := string(o.Kind)
+	switch {
+	case o.Kind == Read && o.Found:
+		text += fmt.Sprintf(" found %q", o.Value)
+	case o.Kind == Read:
+		text += " found nothing"
+	case o.Kind == Write:
+		text += fmt.Sprintf(" %q", o.Value)
+	case o.Kind == Update && !o.WasFound:
+		text += fmt.Sprintf(" of nothing to %q", o.Value)
+	case o.Kind == CAS || o.Kind == Update:
+		text += fmt.Sprintf(" of %q to %q", o.Was, o.Value)
+	case o.Kind == Add && o.Outcome == OK:
+		text += fmt.Sprintf(" %+d makes %s", o.Delta, o.Value)
+	case o.Kind == Add:
+		text += fmt.Sprintf(" %+d", o.Delta)
 	}
-	end := "no answer"
-	if o.Outcome == OK {
-		end = fmt.Sprintf("%d ns", o.End)
-	}
-	version := ""
 	if o.Version != 0 {
-		version = fmt.Sprintf(" version %d", o.Version)
+		text += fmt.Sprintf(", version %d", o.Version)
 	}
-	return fmt.Sprintf("%d ns .. %s  client %d: %s %s %s%s (%s)", o.Start, end, o.Client, o.Kind, o.Key, what, version, o.Outcome)
+	return text
+}
+
+func (o Op) when() string {
+	if o.Outcome != OK {
+		return fmt.Sprintf("%d ns .. (%s)", o.Start, o.Outcome)
+	}
+	return fmt.Sprintf("%d ns .. %d ns", o.Start, o.End)
 }
 
 // maxLine bounds a line of a history, in bytes.
 const maxLine = 64 << 20
 
-// ReadAll reads a history of JSON lines. Empty lines are skipped; an error names
+// Reader reads a history of JSON lines, one operation at a time.
+type Reader struct {
+	lines *bufio.Scanner
+	line  int
+}
+
+// NewReader returns a reader of r.
+func NewReader(r io.Reader) *Reader { return newReader(r, maxLine) }
+
+func newReader(r io.Reader, limit int) *Reader {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, min(limit, 64<<10)), limit)
+	return &Reader{lines: lines}
+}
+
+// Next is the next operation, or io.EOF. Empty lines are skipped; an error names
 // its line.
-func ReadAll(r io.Reader) ([]Op, error) {
-	var ops []Op
-	sc := bufio.NewScanner(r)
-	sc.Buffer(make([]byte, 64<<10), maxLine)
-	line := 0
-	for sc.Scan() {
-		line++
-		if len(sc.Bytes()) == 0 {
+func (r *Reader) Next() (o Op, err error) {
+	for r.lines.Scan() {
+		r.line++
+		if len(r.lines.Bytes()) == 0 {
 			continue
 		}
-		var o Op
-		err := json.Unmarshal(sc.Bytes(), &o)
-		if err == nil {
+		if err = json.Unmarshal(r.lines.Bytes(), &o); err == nil {
 			err = o.check()
 		}
 		if err != nil {
-			return nil, fmt.Errorf("check: line %d: %w", line, err)
+			return Op{}, fmt.Errorf("check: line %d: %w", r.line, err)
+		}
+		return o, nil
+	}
+	switch err = r.lines.Err(); {
+	case err == nil:
+		return Op{}, io.EOF
+	case errors.Is(err, bufio.ErrTooLong):
+		return Op{}, fmt.Errorf("check: line %d: it is too long for an operation", r.line+1)
+	}
+	return Op{}, fmt.Errorf("check: line %d: %w", r.line+1, err)
+}
+
+// ReadAll reads a whole history. See Reader.
+func ReadAll(r io.Reader) (ops []Op, err error) {
+	in := NewReader(r)
+	for {
+		o, err := in.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return ops, nil
+		case err != nil:
+			return nil, err
 		}
 		ops = append(ops, o)
 	}
-	if err := sc.Err(); err != nil {
-		return nil, fmt.Errorf("check: line %d: %w", line+1, err)
-	}
-	return ops, nil
 }
 
 // Writer records a history. It is safe for concurrent use.
@@ -128,7 +170,7 @@ type Writer struct {
 	mu  sync.Mutex
 	buf *bufio.Writer
 	enc *json.Encoder
-	err error
+	err error // the first
 }
 
 // NewWriter returns a writer of JSON lines to w.
@@ -139,17 +181,33 @@ func NewWriter(w io.Writer) *Writer {
 	return &Writer{buf: buf, enc: enc}
 }
 
-// Add records an operation. The first error is kept for Flush.
+var errWriterClosed = errors.New("check: an operation was added after Close: it is not in the history")
+
+// Add records an operation. Close says what went wrong.
 func (w *Writer) Add(o Op) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.err = errors.Join(w.err, w.enc.Encode(o))
+	if w.err == nil {
+		w.err = w.enc.Encode(o)
+	}
 }
 
-// Flush hands on what is buffered, and returns the errors so far.
-func (w *Writer) Flush() error {
+// Close hands on what is buffered and returns the first error there was. An
+// operation added later is an error of the next Close.
+func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.err = errors.Join(w.err, w.buf.Flush())
-	return w.err
+	if w.err == nil {
+		w.err = w.buf.Flush()
+	}
+	err := w.err
+	if err == nil {
+		w.enc = json.NewEncoder(refusal{})
+	}
+	return err
 }
+
+// refusal takes nothing.
+type refusal struct{}
+
+func (refusal) Write([]byte) (int, error) { return 0, errWriterClosed }

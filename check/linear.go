@@ -3,7 +3,6 @@ package check
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -96,7 +95,9 @@ func (j *judge) key(ops []Op) (Finding, string) {
 }
 
 // versions sees that nobody goes back: what began after another ended has a
-// version at least as high, and reads that agree on it agree on the value.
+// version at least as high, a higher one if it is a write, and reads that agree
+// on it agree on the value. Writes at the same time may share a version: a system
+// may send only the last of several that wait for each other.
 func versions(ops []Op) string {
 	ended := slices.Clone(ops)
 	slices.SortFunc(ended, func(a, b Op) int { return cmp.Compare(a.End, b.End) })
@@ -114,8 +115,11 @@ func versions(ops []Op) string {
 		if o.Version == 0 || o.Outcome != OK {
 			continue
 		}
-		if o.Version < high {
+		switch {
+		case o.Version < high:
 			return fmt.Sprintf("version %d comes back after version %d had been seen", o.Version, high)
+		case o.Version == high && o.Kind != Read:
+			return fmt.Sprintf("a write is given version %d, which had been seen before it began", high)
 		}
 		if o.Kind == Read {
 			s := state{o.Value, o.Found}
@@ -152,17 +156,34 @@ var model = porcupine.Model{
 				return true, register{o.Value, true}
 			}
 			return o.Outcome != OK, s
-		case Add:
-			n, err := strconv.ParseInt(cmp.Or(s.value, "0"), 10, 64)
-			sum := strconv.FormatInt(n+o.Delta, 10)
-			if o.Outcome == OK && (err != nil || sum != o.Value) {
-				return false, s
+		case Update:
+			if s == (register{o.Was, o.WasFound}) {
+				return true, register{o.Value, true}
 			}
-			return true, register{sum, true}
+			return o.Outcome != OK, s
+		case Add:
+			return o.add(s)
 		}
 		return false, s
 	},
 	Equal: func(a, b any) bool { return a == b },
+}
+
+// add is what an addition makes of a state, and whether its answer fits. What is
+// there and no number refuses it.
+func (o Op) add(s register) (bool, register) {
+	n, err := int64(0), error(nil)
+	if s.found {
+		n, err = strconv.ParseInt(s.value, 10, 64)
+	}
+	sum := strconv.FormatInt(n+o.Delta, 10)
+	switch {
+	case err != nil:
+		return o.Outcome != OK, s
+	case o.Outcome == OK && sum != o.Value:
+		return false, s
+	}
+	return true, register{sum, true}
 }
 
 // search looks for an order.
@@ -206,9 +227,9 @@ func shrink(ops []Op, limit time.Duration) []Op {
 func without(ops []Op, low, high int) []Op {
 	needed, absence := map[string]bool{}, false
 	for i, o := range ops {
-		if (i < low || i >= high) && (o.Kind == Read || o.Kind == CAS) {
+		if (i < low || i >= high) && (o.Kind == Read || o.Kind == CAS || o.Kind == Update) {
 			needed[o.Value], needed[o.Was] = true, true
-			absence = absence || o.Kind == Read && !o.Found
+			absence = absence || o.Kind == Read && !o.Found || o.Kind == Update && !o.WasFound
 		}
 	}
 	var out []Op
@@ -219,16 +240,4 @@ func without(ops []Op, low, high int) []Op {
 		}
 	}
 	return out
-}
-
-// Print writes the verdict for people.
-func (v Verdict) Print(w io.Writer) {
-	fmt.Fprintf(w, "%s: %d operations on %d keys, %d of them searched\n", v.Finding, v.Ops, v.Keys, v.Searched)
-	if v.Finding == Linearizable {
-		return
-	}
-	fmt.Fprintf(w, "key %q: %s\n", v.Key, v.Reason)
-	for _, o := range v.Witness {
-		fmt.Fprintf(w, "  %v\n", o)
-	}
 }

@@ -62,8 +62,11 @@ func (p *Process) State() State {
 		out.Slices = append(out.Slices, SliceState{s.Range.String(), uint64(s.Gen), id})
 	}
 	for _, n := range p.nodes {
-		out.Nodes = append(out.Nodes, NodeState{n.id, n.addr, n.adminAddr, n.ready(), n.draining.Load(), count[n.incarnation],
-			n.server.Stats().Conns, n.cache.Len(), n.m.hits.Load(), n.m.missed.Load()})
+		state := NodeState{ID: n.id, Addr: n.addr, Admin: n.adminAddr, Ready: n.ready(), Draining: n.draining.Load(), Slices: count[n.incarnation]}
+		if n.running() {
+			state.Conns, state.Entries, state.Hits, state.Misses = n.server.Stats().Conns, n.cache.Len(), n.m.hits.Load(), n.m.missed.Load()
+		}
+		out.Nodes = append(out.Nodes, state)
 	}
 	return out
 }

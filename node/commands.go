@@ -36,7 +36,7 @@ var writes = map[string]command{
 	"mset": mset, "msetnx": msetNX, "del": del, "unlink": del, "append": appendTo, "setrange": setRange,
 	"incr": incr, "decr": incr, "incrby": incr, "decrby": incr, "incrbyfloat": incrFloat,
 	"expire": expire, "pexpire": expire, "expireat": expire, "pexpireat": expire, "persist": persist,
-	"fr.cas": compareAndSet,
+	"eval": eval, "evalsha": eval, "fr.cas": compareAndSet,
 }
 
 func get(x kv, args [][]byte, w *resp.Writer) {
@@ -382,7 +382,18 @@ func getEx(x kv, args [][]byte, w *resp.Writer) {
 	value(e, w)
 }
 
+// unpaired answers for a key without a value.
+func unpaired(args [][]byte, w *resp.Writer) bool {
+	if len(args)%2 == 0 {
+		w.Error("ERR wrong number of arguments for '" + lower(args[0]) + "' command")
+	}
+	return len(args)%2 == 0
+}
+
 func mset(x kv, args [][]byte, w *resp.Writer) {
+	if unpaired(args, w) {
+		return
+	}
 	for i := 1; i < len(args); i += 2 {
 		x.put(args[i], args[i+1], 0)
 	}
@@ -390,6 +401,9 @@ func mset(x kv, args [][]byte, w *resp.Writer) {
 }
 
 func msetNX(x kv, args [][]byte, w *resp.Writer) {
+	if unpaired(args, w) {
+		return
+	}
 	for i := 1; i < len(args); i += 2 {
 		e, ok := x.get(args[i])
 		if !ok {

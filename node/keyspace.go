@@ -3,9 +3,7 @@ package node
 import (
 	"context"
 	"math/rand/v2"
-	"path"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 	"unsafe"
@@ -74,6 +72,8 @@ func (n *Node) other(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.Wri
 		w.Array(2)
 		w.BulkString(strconv.FormatInt(now.Unix(), 10))
 		w.BulkString(strconv.Itoa(now.Nanosecond() / 1000))
+	case "script":
+		scripting(args, w)
 	case "fr.link":
 		n.link(c, args, w)
 	case "fr.explain":
@@ -147,7 +147,7 @@ func (n *Node) scan(ctx context.Context, args [][]byte, w *resp.Writer) {
 		w.Error("ERR invalid cursor: it is not one of this node, or too old; begin again with 0")
 		return
 	}
-	match, count := "", 10
+	match, count, none := "*", 10, false
 	for i := 2; i < len(args); i += 2 {
 		if i+1 >= len(args) {
 			w.Error(errSyntax)
@@ -157,23 +157,29 @@ func (n *Node) scan(ctx context.Context, args [][]byte, w *resp.Writer) {
 		case "match":
 			match = string(args[i+1])
 		case "count":
-			if count, err = strconv.Atoi(string(args[i+1])); err != nil || count < 1 {
+			n, ok := integer(args[i+1])
+			switch {
+			case !ok:
+				w.Error(errInteger)
+				return
+			case n < 1:
 				w.Error(errSyntax)
 				return
 			}
+			count = int(min(n, 100_000))
 		case "type":
-			if lower(args[i+1]) != "string" {
-				w.Array(2)
-				w.BulkString("0")
-				w.Array(0)
-				return
-			}
+			none = lower(args[i+1]) != "string"
 		default:
 			w.Error(errSyntax)
 			return
 		}
 	}
-	keys, next, done, err := n.p.store.Scan(ctx, from, min(count, 100_000))
+	var keys []string
+	var next string
+	done := none
+	if !none {
+		keys, next, done, err = n.p.store.Scan(ctx, from, count)
+	}
 	if err != nil {
 		w.Error(errorText(err))
 		return
@@ -192,7 +198,7 @@ func (n *Node) scan(ctx context.Context, args [][]byte, w *resp.Writer) {
 }
 
 func matching(keys []string, pattern string) []string {
-	if pattern == "" || pattern == "*" {
+	if pattern == "*" {
 		return keys
 	}
 	var out []string
@@ -202,58 +208,6 @@ func matching(keys []string, pattern string) []string {
 		}
 	}
 	return out
-}
-
-// glob matches as Redis does: * ? [a-z] [^a] and \ before a character. It takes
-// time in proportion to the product of the lengths at most.
-func glob(pattern, s string) bool {
-	star, back := -1, 0
-	p, i := 0, 0
-	for i < len(s) {
-		if p < len(pattern) && pattern[p] == '*' {
-			star, back = p, i
-			p++
-			continue
-		}
-		if n := one(pattern[p:], s[i]); n > 0 {
-			p += n
-			i++
-			continue
-		}
-		if star < 0 {
-			return false
-		}
-		back++
-		p, i = star+1, back
-	}
-	return strings.Trim(pattern[p:], "*") == ""
-}
-
-// one matches one character; the result is the length of the pattern used.
-func one(pattern string, c byte) int {
-	switch {
-	case pattern == "":
-		return 0
-	case pattern[0] == '?':
-		return 1
-	case pattern[0] == '[':
-		if end := strings.IndexByte(pattern[1:], ']'); end >= 0 {
-			class := pattern[:end+2]
-			if ok, err := path.Match(class, string(rune(c))); err == nil && ok && c < 128 {
-				return len(class)
-			}
-			return 0
-		}
-	case pattern[0] == '\\' && len(pattern) > 1:
-		if pattern[1] == c {
-			return 2
-		}
-		return 0
-	}
-	if pattern[0] == c {
-		return 1
-	}
-	return 0
 }
 
 // maxKeys bounds the answer of KEYS.

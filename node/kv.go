@@ -26,17 +26,27 @@ type kv interface {
 // command is one data command. It writes one reply, whatever happens.
 type command func(x kv, args [][]byte, w *resp.Writer)
 
+// maxAnswer bounds the values that one command or transaction reads, unless it is
+// a single one: a name said a million times must not become a million values.
+const maxAnswer = 128 << 20
+
+var errAnswer = errors.New("the values asked for have more than 128 MiB together, nothing was done; ask for fewer at once")
+
 // tx is the kv of commands that write: inside an update, at the owner.
 type tx struct {
 	*linear.Tx[[]byte]
-	max int
-	err error
+	max  int
+	size int // of the values read
+	err  error
 }
 
 func (t *tx) limit() int { return t.max }
 
 func (t *tx) get(key []byte) (linear.Entry[[]byte], bool) {
 	e, err := t.Get(string(key))
+	if t.size += len(e.Value); t.size > max(maxAnswer, t.max) {
+		err = errAnswer
+	}
 	t.err = errors.Join(t.err, err)
 	return e, err == nil
 }
@@ -57,14 +67,18 @@ func (t *tx) del(key []byte) { t.err = errors.Join(t.err, t.Delete(string(key)))
 // reader is the kv of commands that only read: each key by itself, from
 // wherever its latest state is.
 type reader struct {
-	n   *Node
-	c   *resp.Conn
-	w   *resp.Writer
-	err error
+	n    *Node
+	c    *resp.Conn
+	w    *resp.Writer
+	size int // of the values read
+	err  error
 }
 
 func (r *reader) get(key []byte) (linear.Entry[[]byte], bool) {
 	e, err := r.n.read(r.c, key, r.w)
+	if r.size += len(e.Value); r.size > max(maxAnswer, r.limit()) {
+		err = errAnswer
+	}
 	r.err = errors.Join(r.err, err)
 	return e, err == nil
 }

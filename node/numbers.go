@@ -73,32 +73,6 @@ func incr(x kv, args [][]byte, w *resp.Writer) {
 	w.Int(n + by)
 }
 
-func incrFloat(x kv, args [][]byte, w *resp.Writer) {
-	by, err := strconv.ParseFloat(string(args[2]), 64)
-	if err != nil || math.IsNaN(by) {
-		w.Error(errFloat)
-		return
-	}
-	e, ok := x.get(args[1])
-	if !ok {
-		return
-	}
-	n := 0.0
-	if e.Exists {
-		if n, err = strconv.ParseFloat(string(e.Value), 64); err != nil {
-			w.Error(errFloat)
-			return
-		}
-	}
-	if n += by; math.IsNaN(n) || math.IsInf(n, 0) {
-		w.Error("ERR increment would produce NaN or Infinity")
-		return
-	}
-	v := strconv.AppendFloat(nil, n, 'f', -1, 64)
-	x.put(args[1], v, linear.KeepTTL)
-	w.Bulk(v)
-}
-
 func expire(x kv, args [][]byte, w *resp.Writer) {
 	name := lower(args[0])
 	unit := strings.TrimPrefix(name, "p") // expire or expireat: the first letter says seconds
@@ -121,8 +95,12 @@ func expire(x kv, args [][]byte, w *resp.Writer) {
 			return
 		}
 	}
-	if nx && (xx || gt || lt) || gt && lt {
+	switch {
+	case nx && (xx || gt || lt):
 		w.Error("ERR NX and XX, GT or LT options at the same time are not compatible")
+		return
+	case gt && lt:
+		w.Error("ERR GT and LT options at the same time are not compatible")
 		return
 	}
 	n, ok := integer(args[2])
@@ -131,13 +109,17 @@ func expire(x kv, args [][]byte, w *resp.Writer) {
 		return
 	}
 	var d time.Duration
+	var msg string
 	past := n <= 0
-	if !past {
-		var msg string
-		if d, past, msg = lifetime(args[2], unit, name); msg != "" {
-			w.Error(msg)
-			return
-		}
+	switch {
+	case !past:
+		d, past, msg = lifetime(args[2], unit, name)
+	case n < math.MinInt64/1000 && name[0] == 'e':
+		msg = strings.Replace(errExpire, "%s", name, 1)
+	}
+	if msg != "" {
+		w.Error(msg)
+		return
 	}
 	e, ok := x.get(args[1])
 	if !ok {

@@ -103,7 +103,6 @@ func redis(t *testing.T) string {
 // differences from Redis that are meant, by the command as it was sent: Redis's
 // answer, and ours.
 var differences = []struct{ command, redis, freshet, why string }{
-	{`^(incrbyfloat) `, `^[-0-9.e+]+$`, `^[-0-9.e+]+$`, "17 significant digits of a double here, a long double there: the last digits differ"},
 	{`^(set|getset|setex|psetex|setnx|mset|append|setrange|get|getdel|strlen|del|incr|exists)\b.* ?$`, `.*`, `^-ERR a key of 0 bytes`, "keys have at least one byte"},
 }
 
@@ -126,7 +125,8 @@ func (g *generator) number() string {
 }
 
 func (g *generator) life() string {
-	return g.pick("100", "1000", "100000", "0", "-5", "x", "9223372036854775807", "99999999999999999")
+	soon := strconv.Itoa(100_000 + 1000*g.r.IntN(1_000_000))                              // never the same: ours would be less than a millisecond apart
+	return g.pick(soon, soon, "0", "-5", "x", "9223372036854775807", "99999999999999999") // none ends while the test runs
 }
 
 func (g *generator) options() (out []string) {
@@ -153,7 +153,7 @@ func (g *generator) command() []string {
 	case 3:
 		return []string{g.pick("incrby", "decrby"), k, g.number()}
 	case 4:
-		return []string{"incrbyfloat", "f" + k, g.pick("1.5", "-1", "x", "inf", "3e2", "")}
+		return []string{"incrbyfloat", k, g.pick("1.5", "-1", "x", "inf", "3e2", "")}
 	case 5:
 		return []string{"append", k, g.value()}
 	case 6:

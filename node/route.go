@@ -120,8 +120,8 @@ var errWatched = errors.New("node: a watched key has changed")
 // do runs a job here, as one update, and returns its encoded reply. With
 // ErrNotOwner nothing was done.
 func (n *Node) do(ctx context.Context, j *job, keys []string) ([]byte, error) {
-	if args := j.cmds[0]; !j.multi && len(args) == 3 && lower(args[0]) == "set" {
-		return n.set(ctx, j, string(args[1]), args[2])
+	if !j.multi && len(j.cmds[0]) == 3 && lower(j.cmds[0][0]) == "set" {
+		return n.set(ctx, j, string(j.cmds[0][1]), j.cmds[0][2])
 	}
 	owned := n.owned(keys)
 	if owned < len(keys) {
@@ -175,8 +175,10 @@ func (n *Node) one(x kv, args [][]byte, w *resp.Writer) {
 	switch {
 	case name == "ping" && len(args) == 1:
 		w.SimpleString("PONG")
-	case name == "ping", name == "echo":
+	case (name == "ping" || name == "echo") && len(args) == 2:
 		w.Bulk(args[1])
+	case name == "ping":
+		w.Error("ERR wrong number of arguments for 'ping' command")
 	case name == "unwatch":
 		w.SimpleString("OK")
 	default:
@@ -219,6 +221,9 @@ func (n *Node) serve(ctx context.Context, frame []byte) []byte {
 		return appendEntry([]byte{answerDone}, e)
 	case frameRun:
 		j, err := decodeJob(frame)
+		if err == nil {
+			err = n.possible(j)
+		}
 		if err != nil {
 			return append([]byte{answerError}, "ERR "+err.Error()...)
 		}
@@ -232,6 +237,20 @@ func (n *Node) serve(ctx context.Context, frame []byte) []byte {
 		return append([]byte{answerDone}, b...)
 	}
 	return append([]byte{answerError}, "ERR "+errFrame.Error()...)
+}
+
+// possible checks a job of another node as commands of clients are checked.
+func (n *Node) possible(j *job) error {
+	if !j.multi && len(j.cmds) != 1 || len(n.keysOf(j)) == 0 {
+		return errFrame
+	}
+	for _, args := range j.cmds {
+		cmd := n.p.table[lower(args[0])]
+		if cmd != nil && (cmd.Arity > 0 && len(args) != cmd.Arity || len(args) < -cmd.Arity) {
+			return errFrame
+		}
+	}
+	return nil
 }
 
 // keysOf are the keys a job names, its watched ones included; sorted, each once.

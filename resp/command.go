@@ -98,6 +98,9 @@ flushall -1 0 0 0 server 1.0.0 write | Removes all keys, one after the other.
 info -1 0 0 0 server 1.0.0 loading,stale | Describes the server.
 config -2 0 0 0 server 2.0.0 admin,noscript,loading,stale | Reads settings.
 time 1 0 0 0 server 2.6.0 loading,stale,fast | Returns the server's wall clock.
+eval -3 3 3 1 scripting 2.6.0 write,noscript,skip_monitor,may_replicate,movablekeys | Runs one of the scripts that are known.
+evalsha -3 3 3 1 scripting 2.6.0 write,noscript,skip_monitor,may_replicate,movablekeys | Runs one of the scripts that are known, by the SHA-1 of its text.
+script -2 0 0 0 scripting 2.6.0 noscript | SCRIPT LOAD, EXISTS, FLUSH: says which scripts are known.
 watch -2 1 -1 1 transactions 2.2.0 noscript,loading,stale,fast,allow_busy | Makes the next EXEC depend on keys being as they are.
 unwatch 1 0 0 0 transactions 2.2.0 noscript,loading,stale,fast,allow_busy | Forgets what was watched.
 `
@@ -109,6 +112,10 @@ func describe(c *Conn, args [][]byte, w *Writer) {
 		sub = strings.ToLower(string(args[1]))
 	}
 	names := args[min(2, len(args)):]
+	if sub == "count" && len(names) > 0 || sub == "getkeys" && len(names) < 2 {
+		w.Error(wrongArity("command|" + sub))
+		return
+	}
 	switch sub {
 	case "all":
 		w.Array(len(c.s.names))
@@ -161,7 +168,7 @@ func (s *Server) pick(names [][]byte) (out []*Command) {
 
 func (cmd *Command) info(w *Writer) {
 	if cmd == nil {
-		w.NullArray()
+		w.Null()
 		return
 	}
 	w.Array(10)
@@ -189,10 +196,6 @@ func (cmd *Command) docs(w *Writer) {
 }
 
 func getKeys(c *Conn, args [][]byte, w *Writer) {
-	if len(args) == 0 {
-		w.Error(wrongArity("command|getkeys"))
-		return
-	}
 	cmd := c.s.lookup(args[0])
 	switch {
 	case cmd == nil:

@@ -50,7 +50,10 @@ type Conn struct {
 	name, lib, ver string
 	cmd            string
 	last           time.Time
-	idle           bool // between commands: a drain may cut the read
+	reading        bool // a drain may cut it
+	timed          bool // a read deadline is set
+	draining       bool
+	since          time.Time // when the client was first asked to authenticate
 	fails          int
 }
 
@@ -59,7 +62,8 @@ type replyMode uint8
 const (
 	replyOn replyMode = iota
 	replyOff
-	replySkip // the next one
+	replySkip  // the next one
+	replyAgain // this one, and the next one
 )
 
 // transaction is what MULTI has queued.
@@ -76,10 +80,12 @@ const (
 	maxTogether = 64
 	maxQueued   = 100_000
 	maxQueue    = 64 << 20
+	argBytes    = 32 // what an argument costs beyond its bytes
 )
 
 func newConn(s *Server, nc net.Conn, id int64) *Conn {
-	c := &Conn{s: s, nc: nc, id: id, created: time.Now(), last: time.Now()}
+	now := time.Now()
+	c := &Conn{s: s, nc: nc, id: id, created: now, last: now, since: now}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.proto.Store(2)
 	c.w = Writer{proto: 2, flush: c.flush}
@@ -123,12 +129,12 @@ func (c *Conn) kill() {
 	c.nc.Close()
 }
 
-// drain ends the connection after the command under way.
+// drain ends the connection once every command that has been read is answered.
 func (c *Conn) drain() {
-	c.closing.Store(true)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.idle {
+	c.draining = true
+	if c.reading {
 		_ = c.nc.SetReadDeadline(time.Unix(1, 0))
 	}
 }
@@ -169,15 +175,11 @@ func (c *Conn) answer() (again bool) {
 		}
 	}()
 	for !c.closing.Load() && c.hijack == nil {
+		c.request = 0
 		n, args, err := parse(c.in[c.r:], c.args, c.limits())
 		switch {
 		case err == errOversize:
-			if !c.authed.Load() {
-				err = malformed("unauthenticated bulk length") // a stranger's bytes are not waited for
-			} else if err = c.skip(); err == nil {
-				c.w.Error(errOversize.Error())
-				continue
-			}
+			err = c.oversize()
 		case err == nil && n == 0:
 			c.flush()
 			err = c.fill()
@@ -235,7 +237,10 @@ func (c *Conn) more(args [][]byte) bool {
 // when the command began.
 func (c *Conn) hush(mode replyMode, mark int) {
 	skipped := mode == replySkip
-	if skipped && c.silent == replySkip {
+	switch {
+	case c.silent == replyAgain:
+		c.silent = replySkip
+	case skipped && c.silent == replySkip:
 		c.silent = replyOn
 	}
 	if skipped || c.silent == replyOff {
@@ -243,10 +248,18 @@ func (c *Conn) hush(mode replyMode, mark int) {
 	}
 }
 
-// panicked answers for a command that panicked.
+// panicked answers for a command that panicked. If it was not a command, nobody
+// knows where the next request begins, and the connection ends.
 func (c *Conn) panicked(cause any, mark int) {
 	c.s.stats.panics.Add(1)
-	c.s.opt.Logger.Error("a command panicked", "command", string(c.args[0][:min(len(c.args[0]), 32)]), "cause", cause, "stack", string(debug.Stack()))
+	name := ""
+	if len(c.args) > 0 {
+		name = string(c.args[0][:min(len(c.args[0]), 32)])
+	}
+	c.s.opt.Logger.Error("a command panicked", "command", name, "cause", cause, "stack", string(debug.Stack()))
+	if c.request == 0 {
+		c.closing.Store(true)
+	}
 	c.w.buf = c.w.buf[:min(mark, len(c.w.buf))]
 	c.w.Error("ERR internal error; the outcome of the command is unknown, please report it")
 	c.hush(c.silent, mark)
@@ -295,22 +308,13 @@ func (c *Conn) fill() error {
 		c.in = make([]byte, 0, firstBuffer)
 	}
 	c.publish()
-	c.mu.Lock()
-	c.idle = len(c.in) == 0
-	switch {
-	case c.closing.Load() && c.idle:
-		c.mu.Unlock()
+	if !c.mayRead() {
 		return io.EOF
-	case !c.authed.Load():
-		_ = c.nc.SetReadDeadline(c.created.Add(c.s.opt.AuthTimeout))
-	case c.s.opt.IdleTimeout > 0:
-		_ = c.nc.SetReadDeadline(time.Now().Add(c.s.opt.IdleTimeout))
 	}
-	c.mu.Unlock()
 	n, err := c.nc.Read(c.in[len(c.in):cap(c.in)])
 	c.in = c.in[:len(c.in)+n]
 	c.mu.Lock()
-	c.idle = false
+	c.reading = false
 	c.mu.Unlock()
 	if n > 0 {
 		return nil
@@ -321,52 +325,25 @@ func (c *Conn) fill() error {
 	return err
 }
 
-// skip reads past a request with an argument that is too long.
-func (c *Conn) skip() error {
-	r := &refill{c}
-	count, err := r.number('*')
-	for ; err == nil && count > 0; count-- {
-		var size int64
-		if size, err = r.number('$'); err == nil {
-			err = r.discard(size + 2)
-		}
+// mayRead sets how long a read may take. False means that there is to be none:
+// the connection is drained.
+func (c *Conn) mayRead() bool {
+	var end time.Time
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.draining:
+		return false
+	case !c.authed.Load():
+		end = c.since.Add(c.s.opt.AuthTimeout)
+	case c.s.opt.IdleTimeout > 0:
+		end = time.Now().Add(c.s.opt.IdleTimeout)
 	}
-	return err
-}
-
-// refill reads a connection's buffer and then more.
-type refill struct{ c *Conn }
-
-func (r *refill) number(kind byte) (int64, error) {
-	for {
-		b := r.c.in[r.c.r:]
-		if len(b) > 0 && b[0] != kind {
-			return 0, malformed("expected '%c', got '%c'", kind, b[0])
-		}
-		if len(b) > 1 {
-			n, next, err := header(b, 1, hardBulk, "invalid bulk length")
-			if err != nil || next > 0 {
-				r.c.r += next
-				return n, err
-			}
-		}
-		if err := r.c.fill(); err != nil {
-			return 0, err
-		}
+	if c.timed || !end.IsZero() {
+		_ = c.nc.SetReadDeadline(end)
 	}
-}
-
-func (r *refill) discard(n int64) error {
-	for {
-		k := min(n, int64(len(r.c.in)-r.c.r))
-		r.c.r += int(k)
-		if n -= k; n == 0 {
-			return nil
-		}
-		if err := r.c.fill(); err != nil {
-			return err
-		}
-	}
+	c.timed, c.reading = !end.IsZero(), true
+	return true
 }
 
 func (c *Conn) flush() {
@@ -404,6 +381,8 @@ func (c *Conn) command(args [][]byte) {
 		c.w.Error(wrongArity(cmd.Name))
 	case !c.authed.Load() && !cmd.open:
 		c.w.Error("NOAUTH Authentication required.")
+	case c.multi != nil && cmd.Name == "watch":
+		c.w.Error("ERR WATCH inside MULTI is not allowed")
 	case c.multi != nil && !cmd.immediate:
 		c.queue(cmd, args)
 	case cmd.run != nil:
@@ -456,7 +435,7 @@ func (c *Conn) queue(cmd *Command, args [][]byte) {
 	t := c.multi
 	q := Queued{Cmd: cmd}
 	for _, a := range args {
-		t.bytes += len(a)
+		t.bytes += len(a) + argBytes
 		q.Args = append(q.Args, bytes.Clone(a))
 	}
 	if len(t.cmds) >= maxQueued || t.bytes > maxQueue {

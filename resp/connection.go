@@ -130,7 +130,6 @@ func auth(c *Conn, args [][]byte, w *Writer) {
 		w.Error("WRONGPASS invalid username-password pair or user is disabled.")
 		return
 	}
-	_ = c.nc.SetReadDeadline(time.Time{})
 	w.SimpleString("OK")
 }
 
@@ -157,7 +156,7 @@ func reset(c *Conn, _ [][]byte, w *Writer) {
 	c.silent = replyOn
 	c.authed.Store(c.s.opt.Password == "")
 	c.mu.Lock()
-	c.name = ""
+	c.name, c.since = "", time.Now()
 	c.mu.Unlock()
 	w.SimpleString("RESET")
 }
@@ -166,7 +165,7 @@ func selectDB(_ *Conn, args [][]byte, w *Writer) {
 	n, err := strconv.Atoi(string(args[1]))
 	switch {
 	case err != nil:
-		w.Error("ERR invalid DB index")
+		w.Error("ERR value is not an integer or out of range")
 	case n != 0:
 		w.Error("ERR DB index is out of range")
 	default:
@@ -234,7 +233,7 @@ func (c *Conn) setName(name string, w *Writer) bool {
 func client(c *Conn, args [][]byte, w *Writer) {
 	sub := strings.ToLower(string(args[1]))
 	want := map[string]int{"id": 2, "info": 2, "getname": 2, "setname": 3, "setinfo": 4, "no-evict": 3, "no-touch": 3, "reply": 3, "unpause": 2, "getredir": 2, "help": 2}
-	if n, ok := want[sub]; ok && len(args) != n {
+	if n, ok := want[sub]; ok && len(args) != n || sub == "kill" && len(args) < 3 {
 		w.Error(wrongArity("client|" + sub))
 		return
 	}
@@ -308,8 +307,11 @@ func clientReply(c *Conn, mode string, w *Writer) {
 	case "off":
 		c.silent = replyOff
 	case "skip":
-		if c.silent == replyOn {
+		switch c.silent {
+		case replyOn:
 			c.silent = replySkip
+		case replySkip:
+			c.silent = replyAgain
 		}
 	default:
 		w.Error("ERR syntax error")
@@ -328,8 +330,16 @@ func clientList(c *Conn, args [][]byte, w *Writer) {
 	var ids []string
 	switch {
 	case len(args) == 2 && strings.EqualFold(string(args[0]), "type"):
+		if !strings.EqualFold(string(args[1]), "normal") {
+			w.Error(fmt.Sprintf("ERR Unknown client type '%.128s'", args[1]))
+			return
+		}
 	case len(args) >= 2 && strings.EqualFold(string(args[0]), "id"):
 		for _, a := range args[1:] {
+			if !isID(a) {
+				w.Error("ERR Invalid client ID")
+				return
+			}
 			ids = append(ids, string(a))
 		}
 	case len(args) > 0:
@@ -343,6 +353,11 @@ func clientList(c *Conn, args [][]byte, w *Writer) {
 		}
 	}
 	w.Verbatim(b.String())
+}
+
+func isID(b []byte) bool {
+	n, err := strconv.ParseInt(string(b), 10, 64)
+	return err == nil && n > 0
 }
 
 // clientKill ends connections: by address, or by filters that must all fit.
@@ -361,6 +376,10 @@ func clientKill(c *Conn, args [][]byte, w *Writer) {
 		prev, val := fits, string(args[i+1])
 		switch strings.ToLower(string(args[i])) {
 		case "id":
+			if !isID(args[i+1]) {
+				w.Error("ERR client-id should be greater than 0")
+				return
+			}
 			fits = func(o *Conn) bool { return prev(o) && strconv.FormatInt(o.id, 10) == val }
 		case "addr":
 			fits = func(o *Conn) bool { return prev(o) && o.RemoteAddr() == val }

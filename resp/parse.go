@@ -46,7 +46,7 @@ func parse(b []byte, args [][]byte, lim limits) (n int, out [][]byte, err error)
 			return 0, args, nil
 		}
 		if b[at] != '$' {
-			return 0, args, malformed("expected '$', got '%c'", b[at])
+			return 0, args, malformed("expected '$', got '%s'", b[at:at+1])
 		}
 		size, next, err := header(b, at+1, hardBulk, "invalid bulk length")
 		switch {
@@ -89,7 +89,7 @@ func header(b []byte, at int, most int64, what string) (n int64, next int, err e
 	if neg {
 		digits = digits[1:]
 	}
-	if len(digits) == 0 || len(digits) > 18 {
+	if len(digits) == 0 || len(digits) > 18 || digits[0] == '0' && (neg || len(digits) > 1) {
 		return 0, 0, malformed("%s", what)
 	}
 	for _, d := range digits {

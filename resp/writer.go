@@ -52,12 +52,13 @@ func (w *Writer) SimpleString(s string) { w.line('+', s) }
 
 // Error writes an error. Its first word is the code that clients look at.
 func (w *Writer) Error(s string) {
-	w.line('-', strings.Map(func(r rune) rune {
-		if r == '\r' || r == '\n' {
-			return ' '
+	at := len(w.buf) + 1
+	w.line('-', s)
+	for i, b := range w.buf[at : at+len(s)] { // what a client sent may be in it, and must not look like a reply
+		if b == '\r' || b == '\n' {
+			w.buf[at+i] = ' '
 		}
-		return r
-	}, s))
+	}
 }
 
 // Int writes an integer.

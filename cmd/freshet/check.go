@@ -12,8 +12,25 @@ import (
 	"github.com/freshet-cache/freshet/check"
 )
 
-// errVerdict means that the verdict has been printed and is not a yes.
-var errVerdict = errors.New("the history is not proven linearizable")
+// ending is an error that ends the process with a status of its own.
+type ending struct {
+	error
+	code int
+}
+
+// exitCode is what the process ends with when a command has failed.
+func exitCode(err error) int {
+	if s := (ending{}); errors.As(err, &s) {
+		return s.code
+	}
+	return 1
+}
+
+// The verdict has been printed when one of these is returned.
+var (
+	errViolated  = ending{errors.New("the history is not linearizable"), 1}
+	errUndecided = ending{errors.New("the history is neither proven linearizable nor refuted; raise --limit"), 2}
+)
 
 func judge() *cobra.Command {
 	var limit time.Duration
@@ -22,7 +39,7 @@ func judge() *cobra.Command {
 		Long: "check reads a history, one operation a line, and says whether it is linearizable.\nFILE - is the standard input. A line is a JSON object:\n\n" +
 			`  {"client":1,"kind":"write","key":"k","value":"v","start":10,"end":20,"outcome":"ok"}` +
 			"\n  " + `{"client":2,"kind":"read","key":"k","value":"v","found":true,"start":30,"end":40,"outcome":"ok"}` +
-			"\n\nkind is read, write, delete, cas (with was) or add (with delta); outcome is ok, no or\nunknown; times are nanoseconds of one clock. Exits with 0 if the history is\nlinearizable, with 1 if it is not, is undecided or cannot be read.",
+			"\n\nkind is read, write, delete, cas (with was), update (with was and wasFound) or add\n(with delta); outcome is ok, no or unknown; times are nanoseconds of one clock;\nversion may be given. Exits with 0 if the history is linearizable, with 1 if it is\nnot, and with 2 if it is undecided or cannot be read.",
 	}
 	cmd.Flags().DurationVar(&limit, "limit", time.Minute, "how long to search for an order of one key's operations")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -30,7 +47,7 @@ func judge() *cobra.Command {
 		if args[0] != "-" {
 			f, err := os.Open(args[0])
 			if err != nil {
-				return err
+				return ending{err, 2}
 			}
 			defer f.Close()
 			in = f
@@ -43,14 +60,17 @@ func judge() *cobra.Command {
 func verdict(out io.Writer, in io.Reader, limit time.Duration) error {
 	ops, err := check.ReadAll(in)
 	if err != nil {
-		return err
+		return ending{err, 2}
 	}
 	v := check.Linear(ops, limit)
 	v.Print(out)
 	stale, reads := check.Stale(ops)
 	fmt.Fprintf(out, "stale reads: %d of %d\n", stale, reads)
-	if v.Finding != check.Linearizable {
-		return errVerdict
+	switch v.Finding {
+	case check.Linearizable:
+		return nil
+	case check.Violated:
+		return errViolated
 	}
-	return nil
+	return errUndecided
 }

@@ -29,10 +29,10 @@ func main() {
 		Use: "freshet", Short: "caches that do not lie", SilenceUsage: true, SilenceErrors: true, Version: node.Version,
 		Long: "freshet: coherent caches between services and their database.",
 	}
-	root.AddCommand(serve(), status(), config(), simulate(), judge())
+	root.AddCommand(serve(), status(), config(), simulate(), judge(), benchmark())
 	if err := root.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "freshet:", err)
-		os.Exit(1)
+		os.Exit(exitCode(err))
 	}
 }
 
