@@ -1,0 +1,156 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Options say what to run. Only Experiment is required.
+type Options struct {
+	Experiment string
+	// Preset is smoke, in less than a minute, or paper, for figures that are
+	// published. Default smoke.
+	Preset string
+	// Systems are those to measure. Default: all the experiment knows.
+	Systems []string
+	// Trace is a file of big-endian uint32 keys, in gzip if its name ends so.
+	// Default: the cut that comes with this package.
+	Trace string
+	// Out is where results go. Default bench-out.
+	Out string
+	// Redis is the address of a running redis-server, whose persistence is then
+	// its own affair. Default: redis-server is started from PATH.
+	Redis string
+	// Rate is how many requests a second linear-trace sends. Default: by preset.
+	Rate float64
+	// Writes is the share of a trace's accesses that are made writes. Default
+	// 0.05; negative makes none.
+	Writes float64
+	// Seed makes the requests. Default 1.
+	Seed uint64
+	// Serve is the command that runs freshet serve. Default: this executable.
+	Serve []string
+	// Command is the command line as the results show it.
+	Command string
+	// Progress is told what is going on, often. Default: nobody is.
+	Progress func(text string)
+	// Table takes the tables. Default: they go nowhere.
+	Table io.Writer
+
+	tiny bool // for tests: the least that runs through everything
+}
+
+// experiment is something that can be measured.
+type experiment struct {
+	about   string
+	systems []string
+	run     func(ctx context.Context, opt Options) (*Report, error)
+}
+
+var experiments = map[string]experiment{
+	"linear-hit":    {"a hit of the linear cache in process, beside the bare map it stands on", hitSystems, linearHit},
+	"linear-remote": {"GET and SET over the Redis protocol, beside redis-server", remoteSystems, linearRemote},
+	"linear-trace":  {"a recorded trace against three nodes at a constant rate, every answer checked", traceSystems, linearTrace},
+}
+
+// Experiments are the names that Options.Experiment may have, with what each is
+// about.
+func Experiments() (names []string, about map[string]string) {
+	about = map[string]string{}
+	for name, e := range experiments {
+		about[name] = e.about
+	}
+	return slices.Sorted(maps.Keys(about)), about
+}
+
+func (o *Options) check() error {
+	names, _ := Experiments()
+	e, ok := experiments[o.Experiment]
+	if !ok {
+		return fmt.Errorf("bench: experiment %q is not known; there are %s", o.Experiment, strings.Join(names, ", "))
+	}
+	if len(o.Systems) == 0 {
+		o.Systems = e.systems
+	}
+	for _, s := range o.Systems {
+		if !slices.Contains(e.systems, s) {
+			return fmt.Errorf("bench: %s has no system %q; it has %s", o.Experiment, s, strings.Join(e.systems, ", "))
+		}
+	}
+	o.Preset, o.Out = or(o.Preset, "smoke"), or(o.Out, "bench-out")
+	o.Seed, o.Writes = or(o.Seed, 1), or(o.Writes, 0.05)
+	switch {
+	case o.Preset != "smoke" && o.Preset != "paper":
+		return fmt.Errorf("bench: preset %q is neither smoke nor paper", o.Preset)
+	case o.Rate < 0:
+		return fmt.Errorf("bench: a rate of %g requests a second is negative", o.Rate)
+	case o.Writes > 1:
+		return fmt.Errorf("bench: a share of writes of %g is more than all", o.Writes)
+	}
+	o.Writes = max(0, o.Writes)
+	if len(o.Serve) == 0 {
+		exe, err := os.Executable()
+		if err != nil {
+			return fmt.Errorf("bench: this executable cannot be found: %w", err)
+		}
+		o.Serve = []string{exe, "serve"}
+	}
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+	if o.Table == nil {
+		o.Table = io.Discard
+	}
+	return nil
+}
+
+// ErrAnomaly means that a system's answers were wrong: the figures are void.
+var ErrAnomaly = errors.New("bench: a checker found wrong answers; the figures are void, look at anomalies in the results")
+
+// Run runs an experiment and leaves its results in Out: EXPERIMENT.json, a page
+// EXPERIMENT.md, and plots. The error is ErrAnomaly if freshet answered wrongly.
+func Run(ctx context.Context, opt Options) (*Report, error) {
+	if err := opt.check(); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	if err := os.MkdirAll(opt.Out, 0o755); err != nil {
+		return nil, fmt.Errorf("bench: results cannot be kept: %w", err)
+	}
+	r, err := experiments[opt.Experiment].run(ctx, opt)
+	if err != nil {
+		return nil, fmt.Errorf("bench: %s: %w", opt.Experiment, err)
+	}
+	opt.Progress("")
+	r.Experiment, r.Command, r.about = opt.Experiment, opt.Command, experiments[opt.Experiment].about
+	r.Machine, r.Commit = machine(), commit()
+	r.took = time.Since(began)
+	if err := r.write(opt.Out); err != nil {
+		return nil, fmt.Errorf("bench: results cannot be kept: %w", err)
+	}
+	r.print(opt.Table)
+	fmt.Fprintf(opt.Table, "\nresults: %s\n", filepath.Join(opt.Out, opt.Experiment+".{md,json,png,svg}"))
+	for system, n := range r.Anomalies {
+		if n > 0 && strings.HasPrefix(system, "freshet") {
+			return r, ErrAnomaly
+		}
+	}
+	return r, nil
+}
+
+// or is v, or else if v is not set.
+func or[T comparable](v, other T) T {
+	var zero T
+	if v == zero {
+		return other
+	}
+	return v
+}

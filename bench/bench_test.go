@@ -1,0 +1,135 @@
+package bench
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/freshet-cache/freshet/check"
+)
+
+// tiny runs an experiment at the least size and reads the results back.
+func tiny(t *testing.T, opt Options) Report {
+	t.Helper()
+	opt.Out, opt.Command, opt.tiny = t.TempDir(), "freshet bench "+opt.Experiment, true
+	var shown bytes.Buffer
+	opt.Table = &shown
+	progress := 0
+	opt.Progress = func(string) { progress++ }
+	if _, err := Run(t.Context(), opt); err != nil {
+		t.Fatal(err)
+	}
+	var r Report
+	b, err := os.ReadFile(filepath.Join(opt.Out, opt.Experiment+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, &r); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(opt.Out, opt.Experiment+".md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"# " + opt.Experiment, "Verdict of the checker", "Goals", "Machine: ", "Commit: ", "![", "`" + opt.Command + "`"} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	for _, kind := range []string{".png", ".svg"} {
+		if b, err := os.ReadFile(filepath.Join(opt.Out, opt.Experiment+kind)); err != nil || len(b) < 1000 {
+			t.Errorf("the plot %s has %d bytes: %v", kind, len(b), err)
+		}
+	}
+	if r.Experiment != opt.Experiment || r.Commit == "" || r.Machine == "" || len(r.Headline) == 0 || progress == 0 || shown.Len() == 0 {
+		t.Errorf("something is missing: %+v", r)
+	}
+	seen := map[any]bool{}
+	for _, row := range r.Rows {
+		seen[row["system"]] = true
+	}
+	for _, s := range opt.Systems {
+		if !seen[s] {
+			t.Errorf("%s has no row", s)
+		}
+	}
+	for s, n := range r.Anomalies {
+		if n != 0 {
+			t.Errorf("%s: %d anomalies", s, n)
+		}
+	}
+	return r
+}
+
+func TestLinearHit(t *testing.T) {
+	r := tiny(t, Options{Experiment: "linear-hit", Systems: hitSystems})
+	if allocs := r.Headline["hit_allocs"]; allocs > 0.1 { // few operations are counted, beside what runs in the background
+		t.Errorf("a hit allocates %g times", allocs)
+	}
+	if r.Headline["overhead_bytes"] <= 0 || r.Headline["hit_mops_per_core"] <= 0 {
+		t.Error(r.Headline)
+	}
+}
+
+func TestLinearRemote(t *testing.T) {
+	systems := remoteSystems
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		if os.Getenv("FRESHET_TEST_REQUIRE") != "" {
+			t.Fatal(err)
+		}
+		t.Log("without redis-server:", err)
+		systems = []string{"freshet-memory", "freshet-pebble"}
+	}
+	r := tiny(t, Options{Experiment: "linear-remote", Systems: systems})
+	if len(systems) == len(remoteSystems) && r.Headline["freshet-memory_GET_c50_p32_times_rate"] <= 0 {
+		t.Error("nothing was compared:", r.Headline)
+	}
+}
+
+func TestLinearTrace(t *testing.T) {
+	r := tiny(t, Options{Experiment: "linear-trace", Systems: traceSystems})
+	if r.Headline["freshet_stale"] != 0 || r.Headline["freshet_GET_p50_us"] <= 0 {
+		t.Error(r.Headline)
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	for says, opt := range map[string]Options{
+		"not known":      {Experiment: "nothing"},
+		"has no system":  {Experiment: "linear-hit", Systems: []string{"abacus"}},
+		"neither smoke":  {Experiment: "linear-hit", Preset: "huge"},
+		"is negative":    {Experiment: "linear-trace", Rate: -1},
+		"more than all":  {Experiment: "linear-trace", Writes: 2},
+		"cannot be kept": {Experiment: "linear-hit", Out: "bench_test.go/x"},
+	} {
+		if _, err := Run(t.Context(), opt); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", says, err)
+		}
+	}
+}
+
+func TestWrongAnswersVoidTheFigures(t *testing.T) {
+	experiments["wrong"] = experiment{systems: []string{"freshet"}, run: nil}
+	defer delete(experiments, "wrong")
+	for system, want := range map[string]error{"freshet": ErrAnomaly, "another": nil} {
+		e := experiments["wrong"]
+		e.run = wrongly(system)
+		experiments["wrong"] = e
+		if _, err := Run(t.Context(), Options{Experiment: "wrong", Out: t.TempDir()}); !errors.Is(err, want) {
+			t.Errorf("%s: %v", system, err)
+		}
+	}
+	stale := []check.Op{
+		{Kind: check.Write, Key: "k", Value: "1", Start: 0, End: 1, Outcome: check.OK},
+		{Kind: check.Write, Key: "k", Value: "2", Start: 2, End: 3, Outcome: check.OK},
+		{Kind: check.Read, Key: "k", Value: "1", Found: true, Start: 4, End: 5, Outcome: check.OK},
+	}
+	if checked, wrong, err := judged(stale); checked != 3 || wrong != 1 || err == nil {
+		t.Error(checked, wrong, err)
+	}
+}

@@ -1,0 +1,310 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/freshet-cache/freshet/resp"
+)
+
+// load is a closed loop: each connection sends a batch of commands and sends the
+// next when all are answered. One thread waits for all connections at once, as
+// redis-benchmark does: a goroutine for each would be the slowest part.
+type load struct {
+	epoll  int
+	conns  []*conn
+	took   time.Duration
+	lat    *latencies
+	ops    int64
+	wrong  int64 // answers that are not what was asked for
+	events []unix.EpollEvent
+}
+
+// conn is one connection of a load.
+type conn struct {
+	file *os.File
+	out  []byte
+	in   []byte // what was read and not yet understood is in[:have]
+	have int
+	keys []uint32 // of the batch under way, in order
+	left int      // answers that are still to come
+	sent time.Time
+}
+
+const (
+	keyBytes    = 16
+	valueBytes  = 100
+	inputBytes  = 64 << 10
+	quietLimit  = 10 * time.Second // without any answer
+	remoteConns = 50               // as many as redis-benchmark has
+)
+
+// remoteKey appends the name of a key.
+func remoteKey(b []byte, key uint32) []byte {
+	b = append(b, "key:000000000000"...)
+	for i := len(b) - 1; key > 0; i-- {
+		b[i] = byte('0' + key%10)
+		key /= 10
+	}
+	return b
+}
+
+var filler = bytes.Repeat([]byte{'.'}, valueBytes)
+
+// appendGet and appendSet are commands as they are on the wire. The value of a
+// key is its name and dots.
+func appendGet(b []byte, key uint32) []byte {
+	b = append(b, "*2\r\n$3\r\nGET\r\n$16\r\n"...)
+	return append(remoteKey(b, key), "\r\n"...)
+}
+
+func appendSet(b []byte, key uint32) []byte {
+	b = append(b, "*3\r\n$3\r\nSET\r\n$16\r\n"...)
+	b = append(remoteKey(b, key), "\r\n$100\r\n"...)
+	b = append(remoteKey(b, key), filler[keyBytes:]...)
+	return append(b, "\r\n"...)
+}
+
+// newLoad connects.
+func newLoad(ctx context.Context, addr string, conns int) (l *load, err error) {
+	l = &load{epoll: -1, lat: newLatencies(), events: make([]unix.EpollEvent, conns)}
+	defer func() {
+		if err != nil {
+			l.close()
+		}
+	}()
+	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("epoll: %w", err)
+	}
+	for i := range conns {
+		var d net.Dialer
+		c, err := d.DialContext(ctx, "tcp", addr)
+		if err != nil {
+			return nil, err
+		}
+		f, err := c.(*net.TCPConn).File() // blocking, and no longer the runtime's
+		_ = c.Close()
+		if err != nil {
+			return nil, err
+		}
+		l.conns = append(l.conns, &conn{file: f, in: make([]byte, inputBytes)})
+		if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, int(f.Fd()), &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(i)}); err != nil {
+			return nil, fmt.Errorf("epoll: %w", err)
+		}
+	}
+	return l, nil
+}
+
+func (l *load) close() {
+	for _, c := range l.conns {
+		_ = c.file.Close() // nothing is under way
+	}
+	if l.epoll >= 0 {
+		_ = unix.Close(l.epoll)
+	}
+}
+
+// run sends commands that get or set one of next's keys, until d is over and all
+// are answered. It adds to what earlier runs counted.
+func (l *load) run(ctx context.Context, set bool, pipeline int, d time.Duration, next func() (key uint32, more bool)) error {
+	began := time.Now()
+	active, last := 0, began
+	for _, c := range l.conns {
+		if ok, err := c.send(set, pipeline, next); err != nil {
+			return err
+		} else if ok {
+			active++
+		}
+	}
+	for active > 0 {
+		n, err := unix.EpollWait(l.epoll, l.events, 100)
+		now := time.Now()
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return fmt.Errorf("epoll: %w", err)
+		case n > 0:
+			last = now
+		case now.Sub(last) > quietLimit || ctx.Err() != nil:
+			return errors.Join(errors.New("the server does not answer"), context.Cause(ctx))
+		}
+		for _, e := range l.events[:n] {
+			c := l.conns[e.Fd]
+			if err := l.receive(c, set); err != nil {
+				return err
+			}
+			if c.left > 0 {
+				continue
+			}
+			now = time.Now()
+			l.lat.add(now.Sub(c.sent), int64(len(c.keys)))
+			l.ops += int64(len(c.keys))
+			more := false
+			if now.Sub(began) < d && ctx.Err() == nil {
+				if more, err = c.send(set, pipeline, next); err != nil {
+					return err
+				}
+			}
+			if !more {
+				active--
+			}
+		}
+	}
+	l.took += time.Since(began)
+	return nil
+}
+
+// send sends a batch, or nothing if there are no more keys.
+func (c *conn) send(set bool, pipeline int, next func() (uint32, bool)) (bool, error) {
+	c.out, c.keys = c.out[:0], c.keys[:0]
+	for range pipeline {
+		key, more := next()
+		if !more {
+			break
+		}
+		if c.keys = append(c.keys, key); set {
+			c.out = appendSet(c.out, key)
+		} else {
+			c.out = appendGet(c.out, key)
+		}
+	}
+	if c.left = len(c.keys); c.left == 0 {
+		return false, nil
+	}
+	c.sent = time.Now()
+	for b := c.out; len(b) > 0; {
+		n, err := unix.Write(int(c.file.Fd()), b)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return false, fmt.Errorf("connection: %w", err)
+		}
+		b = b[max(0, n):]
+	}
+	return true, nil
+}
+
+// receive reads what has come and looks at every answer that is complete.
+func (l *load) receive(c *conn, set bool) error {
+	n, err := unix.Read(int(c.file.Fd()), c.in[c.have:])
+	switch {
+	case errors.Is(err, unix.EINTR):
+		return nil
+	case err != nil:
+		return fmt.Errorf("connection: %w", err)
+	case n == 0:
+		return errors.New("the server closed the connection")
+	}
+	in := c.in[:c.have+n]
+	for c.left > 0 {
+		kind, body, size := skim(in)
+		if size == 0 {
+			break
+		}
+		var buf [keyBytes]byte
+		key := remoteKey(buf[:0], c.keys[len(c.keys)-c.left])
+		if set && kind != '+' || !set && (kind != '$' || len(body) != valueBytes || !bytes.HasPrefix(body, key)) {
+			l.wrong++
+		}
+		in = in[size:]
+		c.left--
+	}
+	if c.left == 0 && len(in) > 0 {
+		return fmt.Errorf("the server answers what nobody asked: %q", in)
+	}
+	c.have = copy(c.in, in)
+	return nil
+}
+
+// skim looks at the answer at the head of b without copying it: resp.ReadReply
+// makes a string of every answer, which would cost more than a server does. The
+// size is 0 if the answer is not complete; what it cannot read has the kind 0.
+func skim(b []byte) (kind byte, body []byte, size int) {
+	end := bytes.IndexByte(b, '\n')
+	if end < 2 {
+		return 0, nil, 0
+	}
+	line := b[1 : end-1]
+	if b[0] != '$' {
+		return b[0], line, end + 1
+	}
+	n, err := strconv.Atoi(string(line))
+	switch {
+	case err != nil || n < 0: // null, or nonsense
+		return 0, nil, end + 1
+	case len(b) < end+1+n+2:
+		return 0, nil, 0
+	}
+	return '$', b[end+1 : end+1+n], end + 1 + n + 2
+}
+
+// info is what a redis-server says of itself; nothing if it does not answer.
+func info(addr string) string {
+	c, err := dialPlain(addr)
+	if err != nil {
+		return ""
+	}
+	defer c.Close()
+	r, err := c.do("INFO", "server")
+	if err != nil {
+		return ""
+	}
+	return r.Text
+}
+
+// plain is a connection for what need not be fast.
+type plain struct {
+	net.Conn
+	r *bufio.Reader
+}
+
+func dialPlain(addr string) (*plain, error) {
+	c, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return nil, err
+	}
+	return &plain{c, bufio.NewReader(c)}, nil
+}
+
+// do sends a command and reads its answer; an error answer is an error.
+func (p *plain) do(args ...string) (resp.Reply, error) {
+	w := resp.NewWriter(2)
+	w.Array(len(args))
+	for _, a := range args {
+		w.BulkString(a)
+	}
+	if err := p.SetDeadline(time.Now().Add(quietLimit)); err != nil {
+		return resp.Reply{}, err
+	}
+	if _, err := p.Write(w.Bytes()); err != nil {
+		return resp.Reply{}, err
+	}
+	r, err := resp.ReadReply(p.r)
+	if err == nil && r.Kind == '-' {
+		err = errors.New(r.Text)
+	}
+	return r, err
+}
+
+// counting hands out the keys from 0 to n, once.
+func counting(n int) func() (uint32, bool) {
+	i := -1
+	return func() (uint32, bool) {
+		i++
+		return uint32(i), i < n
+	}
+}
+
+// drawing hands out random keys below n, for ever.
+func drawing(r *rand.Rand, n int) func() (uint32, bool) {
+	return func() (uint32, bool) { return uint32(r.IntN(n)), true }
+}

@@ -1,0 +1,167 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// hitCase is one line of linear-hit.
+type hitCase struct {
+	system          string
+	hot, goroutines int
+}
+
+// hitFound is what linear-hit measured.
+type hitFound struct {
+	ns     map[hitCase][]float64 // of processors, by round
+	wall   map[hitCase][]float64
+	allocs map[hitCase]float64
+	anomal map[string]int
+	check  map[string]int
+}
+
+func linearHit(ctx context.Context, opt Options) (*Report, error) {
+	sizes := opt.hitSizes()
+	f := &hitFound{map[hitCase][]float64{}, map[hitCase][]float64{}, map[hitCase]float64{}, map[string]int{}, map[string]int{}}
+	opt.Progress(fmt.Sprintf("memory of %d entries", sizes.entries))
+	ours, bare, err := overhead(ctx, sizes.entries)
+	if err != nil {
+		return nil, err
+	}
+	for _, hot := range sizes.hot {
+		if err := f.measure(ctx, opt, hot, sizes); err != nil {
+			return nil, err
+		}
+	}
+	opt.Progress("reads and writes for the checker")
+	checked, wrong, err := hitVerdict(ctx, sizes.verdict, opt.Seed)
+	if err != nil && wrong == 0 {
+		return nil, err
+	}
+	f.check["freshet"], f.anomal["freshet"] = f.check["freshet"]+checked, f.anomal["freshet"]+wrong
+	r := f.report(opt, sizes, ours, bare)
+	if err != nil {
+		r.notes = append(r.notes, "The checker says: "+err.Error())
+	}
+	return r, nil
+}
+
+// measure fills both systems with one hot set and lets them take turns.
+func (f *hitFound) measure(ctx context.Context, opt Options, hot int, sizes hitSizes) error {
+	opt.Progress(fmt.Sprintf("filling %d keys", hot))
+	h, err := newHits(ctx, hot, opt.Seed)
+	if err != nil {
+		return err
+	}
+	for round := range sizes.rounds + 1 {
+		for _, goroutines := range []int{1, 2} {
+			for i := range opt.Systems { // who is first changes from round to round
+				system := opt.Systems[(i+round)%len(opt.Systems)]
+				opt.Progress(fmt.Sprintf("%d keys, round %d of %d, %d goroutines: %s", hot, round, sizes.rounds, goroutines, system))
+				wall, cpu, err := h.round(ctx, system, goroutines, sizes.round)
+				switch {
+				case err != nil:
+					return err
+				case ctx.Err() != nil:
+					return context.Cause(ctx)
+				case round > 0: // the first one warms up
+					c := hitCase{system, hot, goroutines}
+					f.ns[c], f.wall[c] = append(f.ns[c], cpu), append(f.wall[c], wall)
+				}
+			}
+		}
+	}
+	for _, system := range opt.Systems {
+		f.allocs[hitCase{system, hot, 1}] = h.allocs(ctx, system, sizes.allocs)
+	}
+	ours, bare := h.wrong(ctx)
+	f.anomal["freshet"] += ours
+	f.anomal["otter"] += bare
+	f.check["freshet"] += hot
+	f.check["otter"] += hot
+	return h.close(ctx)
+}
+
+func (f *hitFound) report(opt Options, sizes hitSizes, ours, bare float64) *Report {
+	r := &Report{Headline: map[string]float64{}, Anomalies: f.anomal, checked: f.check}
+	for _, hot := range sizes.hot {
+		for _, g := range []int{1, 2} {
+			for _, s := range hitSystems {
+				c := hitCase{s, hot, g}
+				if !slices.Contains(opt.Systems, s) {
+					continue
+				}
+				row := Row{"system": s, "hot_keys": hot, "goroutines": g, "cpu_ns": spreadOf(f.ns[c]), "wall_ns": spreadOf(f.wall[c]), "mops_per_core": 1e3 / spreadOf(f.ns[c]).Median}
+				if a, ok := f.allocs[c]; ok {
+					row["allocs"] = a
+				}
+				if x := ratios(f.ns[c], f.ns[hitCase{"otter", hot, g}]); len(x) > 0 && s != "otter" && s != "clock" {
+					row["times_otter"] = spreadOf(x)
+				}
+				r.Rows = append(r.Rows, row)
+			}
+		}
+	}
+	r.tables = []table{{"One operation", []column{{"system", "system"}, {"hot_keys", "hot keys"}, {"goroutines", "goroutines"}, {"cpu_ns", "CPU ns each"},
+		{"wall_ns", "ns each, by the clock"}, {"mops_per_core", "M/s per core"}, {"allocs", "allocations"}, {"times_otter", "CPU, times otter's"}}, r.Rows}}
+	memory := []Row{{"system": "freshet", "overhead_bytes": ours}, {"system": "otter", "overhead_bytes": bare}}
+	r.Rows = append(r.Rows, memory...)
+	r.tables = append(r.tables, table{fmt.Sprintf("Memory beyond key and value, of %d entries", sizes.entries),
+		[]column{{"system", "system"}, {"overhead_bytes", "bytes an entry"}}, memory})
+	f.goals(r, sizes.hot, ours)
+	r.notes = append(r.notes, fmt.Sprintf("Keys of %d bytes, values of %d, in random order; look-ups use copies of the keys, so that strings are compared and not only their addresses.", len(hitKey(0)), hitValueBytes),
+		"freshet is linear.Cache over store/memory, one Get at a time; freshet-batch is its Hits, 32 keys at a time, which read the clock once; otter is the map of linear.Cache alone, with a bound on its size; clock is one time.Since.",
+		"Closed loop, one operation after the other on each goroutine; systems take turns in rounds of "+sizes.round.String()+". A round with a single miss is an error.",
+		"CPU ns are those of the whole process, work in the background included; they survive what else runs on the machine, and M/s per core follow from them. Ratios and goals are of CPU ns.",
+		"The paper's figure is of reads in process over 24 cores (WriteGuards, figure 11a), on other hardware.")
+	return r
+}
+
+// goals are judged on the smallest hot set: there the cost is ours, and not that
+// of fetching a key from memory.
+func (f *hitFound) goals(r *Report, hot []int, ours float64) {
+	at := func(system string, hot, goroutines int) []float64 { return f.ns[hitCase{system, hot, goroutines}] }
+	for _, n := range hot {
+		for _, g := range []int{1, 2} {
+			own, clock, bare := at("freshet", n, g), at("clock", n, g), at("otter", n, g)
+			if len(own) == 0 || len(clock) == 0 || len(bare) == 0 {
+				continue
+			}
+			extra := spreadOf(minus(own, clock, bare))
+			r.Headline[fmt.Sprintf("hit_ns_%d_keys_%d_goroutines", n, g)] = spreadOf(own).Median
+			r.Headline[fmt.Sprintf("hit_beyond_otter_and_clock_ns_%d_keys_%d_goroutines", n, g)] = extra.Median
+			r.goals = append(r.goals, goal{fmt.Sprintf("hit - otter - clock, %d keys, %d goroutines", n, g), "<= 10 ns", "", extra, extra.Median <= 10})
+		}
+	}
+	if own := at("freshet", hot[0], 1); len(own) > 0 {
+		rate, allocs := 1e3/spreadOf(own).Median, f.allocs[hitCase{"freshet", hot[0], 1}]
+		r.Headline["hit_mops_per_core"], r.Headline["hit_allocs"] = rate, allocs
+		r.goals = append(r.goals,
+			goal{"hits per core, M/s", ">= 15", "about 1", rate, rate >= 15},
+			goal{"allocations of a hit", "0", "", allocs, allocs < 0.001})
+	}
+	r.Headline["overhead_bytes"] = ours
+	r.goals = append(r.goals, goal{"bytes an entry takes beyond key and value", "< 120", "", ours, ours < 120})
+	f.plot(r, hot)
+}
+
+// plot draws a figure for each hot set: their scales differ.
+func (f *hitFound) plot(r *Report, hot []int) {
+	for _, n := range hot {
+		var list []series
+		for _, s := range hitSystems {
+			one := series{name: s}
+			for _, g := range []int{1, 2} {
+				one.values = append(one.values, spreadOf(f.ns[hitCase{s, n, g}]).Median)
+			}
+			list = append(list, one)
+		}
+		fig, err := bars(fmt.Sprintf("One hit, %d hot keys, median of the rounds", n), "CPU ns per operation", []string{"1 goroutine", "2 goroutines"}, list)
+		if err != nil {
+			r.notes = append(r.notes, "A plot is missing: "+err.Error())
+			continue
+		}
+		r.plots = append(r.plots, fig)
+	}
+}

@@ -1,0 +1,94 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+
+	"gonum.org/v1/plot/plotter"
+)
+
+func linearTrace(ctx context.Context, opt Options) (*Report, error) {
+	sizes := opt.traceSizes()
+	keys, err := readTrace(opt.Trace, sizes.requests)
+	if err != nil {
+		return nil, err
+	}
+	accesses := inject(keys, opt.Writes, traceClients, opt.Seed)
+	r := &Report{Headline: map[string]float64{}, Anomalies: map[string]int{}, checked: map[string]int{}}
+	var list []series
+	for _, system := range opt.Systems {
+		f, err := replayOn(ctx, opt, system, accesses, sizes.rate)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", system, err)
+		}
+		r.trace(system, f)
+		list = append(list, f.curve(system+", GET", f.reads), f.curve(system+", SET", f.writes))
+	}
+	r.tables = []table{
+		{"Latency from when a request was due, µs", []column{{"system", "system"}, {"op", "command"}, {"requests", "requests"}, {"p50_us", "P50"},
+			{"p90_us", "P90"}, {"p99_us", "P99"}, {"p999_us", "P99.9"}, {"max_us", "longest"}}, withKey(r.Rows, "p50_us")},
+		{"Reads", []column{{"system", "system"}, {"memory", "memory for entries"}, {"hit_percent", "served from memory, %"}, {"possible_percent", "of at most, %"}, {"saved_percent", "store reads saved, %"},
+			{"forwarded_percent", "requests sent on to another node, %"}, {"failed", "without an answer"}, {"stale", "stale reads"}, {"lag_us", "P99 of the sender's lag, µs"}}, withKey(r.Rows, "hit_percent")},
+	}
+	origin := ormBusyOrigin
+	if opt.Trace != "" {
+		origin = "Trace: " + opt.Trace + "."
+	}
+	r.notes = append(r.notes, origin,
+		fmt.Sprintf("The first %d accesses; each is made a write with the probability %g, by its position; %d clients, four to a node, make bursts of %d; values are 64 to 1024 bytes long, by type of object.", len(accesses), opt.Writes, traceClients, burst),
+		fmt.Sprintf("Open loop: %.0f requests a second are sent when they are due, whether or not others are answered, and latency counts from then on: waiting is not left out. Clients are rueidis without its cache.", sizes.rate),
+		"The systems run one after the other, each for the whole trace: between them, only what does not depend on the machine's mood can be compared. The sender's lag shows that mood, and is part of every latency.",
+		"Three nodes in one process over store pebble:, each write synced to disk; their memory is empty when the trace begins. Client and nodes share all processors.",
+		"Every answer is in the history beside these results; freshet check judges it again.")
+	fig, err := curves("Latency by percentile", "share of requests that took longer, %", "latency, µs", list)
+	if err != nil {
+		return nil, err
+	}
+	r.plots = append(r.plots, fig)
+	return r, nil
+}
+
+// trace adds a system's figures.
+func (r *Report) trace(system string, f *traceFound) {
+	for op, l := range map[string]*latencies{"GET": f.reads, "SET": f.writes} {
+		r.Headline[system+"_"+op+"_p50_us"], r.Headline[system+"_"+op+"_p99_us"] = l.micros(50), l.micros(99)
+	}
+	for _, x := range []struct {
+		op string
+		l  *latencies
+	}{{"GET", f.reads}, {"SET", f.writes}} {
+		r.Rows = append(r.Rows, Row{"system": system, "op": x.op, "requests": x.l.h.TotalCount(), "p50_us": x.l.micros(50), "p90_us": x.l.micros(90),
+			"p99_us": x.l.micros(99), "p999_us": x.l.micros(99.9), "max_us": float64(x.l.h.Max()) / 1e3})
+	}
+	r.Rows = append(r.Rows, Row{"system": system, "memory": f.memory, "hit_percent": 100 * f.hits, "possible_percent": 100 * f.possible, "saved_percent": 100 * f.saved,
+		"forwarded_percent": 100 * f.forwarded, "failed": f.failed, "stale": f.stale, "lag_us": f.lag.micros(99)})
+	r.Headline[system+"_hit_percent"], r.Headline[system+"_stale"] = 100*f.hits, float64(f.stale)
+	r.Headline[system+"_store_reads_saved_percent"] = 100 * f.saved
+	r.Anomalies[system], r.checked[system] = f.wrong, f.checked
+	r.goals = append(r.goals,
+		goal{system + ": stale reads", "0", "", f.stale, f.stale == 0},
+		goal{system + ": history", "linearizable", "", or(map[bool]string{true: "linearizable"}[f.wrong == 0], "not proven"), f.wrong == 0},
+		goal{system + ": requests without an answer", "0", "", f.failed, f.failed == 0})
+	if f.reason != "" {
+		r.notes = append(r.notes, "The checker says of "+system+": "+f.reason)
+	}
+}
+
+// withKey are the rows that have a value for key.
+func withKey(rows []Row, key string) (out []Row) {
+	for _, r := range rows {
+		if _, ok := r[key]; ok {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// curve is how long which share of the requests took longer.
+func (f *traceFound) curve(name string, l *latencies) series {
+	s := series{name: name}
+	for longer := 50.0; longer >= 0.01; longer /= 1.3 {
+		s.points = append(s.points, plotter.XY{X: longer, Y: l.micros(100 - longer)})
+	}
+	return s
+}
