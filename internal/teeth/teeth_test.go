@@ -94,8 +94,11 @@ func run(t *testing.T, s Sabotage) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-failfast", "-vet=off", "-timeout=150s",
-		"-overlay="+filepath.Join(dir, "overlay.json"), "-run="+s.Run, s.Pkg)
+	args := []string{"test", "-count=1", "-failfast", "-vet=off", "-timeout=150s", "-overlay=" + filepath.Join(dir, "overlay.json"), "-run=" + s.Run}
+	if s.Hygiene != "" && os.Getenv("FRESHET_TEETH_LONG") == "" {
+		args = append(args, "-short") // that nothing notices takes as long as the tests do; the reason is in words
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, s.Pkg)...)
 	cmd.Dir = root
 	out, err := cmd.CombinedOutput()
 	return string(out), err
