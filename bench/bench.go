@@ -34,6 +34,9 @@ type Options struct {
 	// Writes is the share of a trace's accesses that are made writes. Default
 	// 0.05; negative makes none.
 	Writes float64
+	// History is where linear-trace keeps what was asked and answered, for
+	// freshet check. Default: nowhere; it takes 150 bytes a request.
+	History string
 	// Seed makes the requests. Default 1.
 	Seed uint64
 	// Serve is the command that runs freshet serve. Default: this executable.

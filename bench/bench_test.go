@@ -92,7 +92,22 @@ func TestLinearRemote(t *testing.T) {
 }
 
 func TestLinearTrace(t *testing.T) {
-	r := tiny(t, Options{Experiment: "linear-trace", Systems: traceSystems})
+	dir := t.TempDir()
+	r := tiny(t, Options{Experiment: "linear-trace", Systems: traceSystems, History: dir})
+	for _, system := range traceSystems {
+		f, err := os.Open(filepath.Join(dir, "linear-trace-"+system+".jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		ops, err := check.ReadAll(f)
+		if err != nil || len(ops) <= 500 {
+			t.Errorf("the history of %s has %d operations: %v", system, len(ops), err)
+		}
+		if v := check.Linear(ops, 0); v.Finding != check.Linearizable {
+			t.Errorf("%s: %s", system, v.Reason)
+		}
+	}
 	if r.Headline["freshet_stale"] != 0 || r.Headline["freshet_GET_p50_us"] <= 0 {
 		t.Error(r.Headline)
 	}

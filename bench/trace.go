@@ -277,7 +277,10 @@ func replayOn(ctx context.Context, opt Options, system string, accesses []access
 	}
 	opt.Progress(system + ": checking the history")
 	f.sum(r, before, after)
-	return f, r.keep(filepath.Join(opt.Out, opt.Experiment+"-"+system+".history.jsonl"))
+	if opt.History == "" {
+		return f, nil
+	}
+	return f, r.keep(filepath.Join(opt.History, opt.Experiment+"-"+system+".jsonl"))
 }
 
 // sum makes figures of a replay.

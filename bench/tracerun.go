@@ -39,7 +39,7 @@ func linearTrace(ctx context.Context, opt Options) (*Report, error) {
 		fmt.Sprintf("Open loop: %.0f requests a second are sent when they are due, whether or not others are answered, and latency counts from then on: waiting is not left out. Clients are rueidis without its cache.", sizes.rate),
 		"The systems run one after the other, each for the whole trace: between them, only what does not depend on the machine's mood can be compared. The sender's lag shows that mood, and is part of every latency.",
 		"Three nodes in one process over store pebble:, each write synced to disk; their memory is empty when the trace begins. Client and nodes share all processors.",
-		"Every answer is in the history beside these results; freshet check judges it again.")
+		"Every answer was judged; with --history DIR the histories are kept, and freshet check judges them again.")
 	fig, err := curves("Latency by percentile", "share of requests that took longer, %", "latency, µs", list)
 	if err != nil {
 		return nil, err

@@ -23,7 +23,13 @@ import (
 
 var binary string
 
+// silent keeps go-redis from printing that the processes we kill are gone.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
+
 func TestMain(m *testing.M) {
+	redis.SetLogger(silent{})
 	dir, err := os.MkdirTemp("", "freshet-blackbox")
 	if err == nil {
 		binary = filepath.Join(dir, "freshet")
@@ -60,7 +66,13 @@ var listening = regexp.MustCompile(`msg=listening .*redis=(\S+) admin=http://(\S
 func run(t *testing.T, nodes int, args ...string) *process {
 	t.Helper()
 	args = append([]string{"serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--nodes", fmt.Sprint(nodes)}, args...)
-	p := &process{t: t, cmd: exec.Command(binary, args...), done: make(chan struct{})}
+	return launch(t, nodes, exec.Command(binary, args...))
+}
+
+// launch starts a command that ends in freshet serve, as run does.
+func launch(t *testing.T, nodes int, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{t: t, cmd: cmd, done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), "GOTRACEBACK=all")
 	stderr, err := p.cmd.StderrPipe()
 	if err == nil {

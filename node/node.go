@@ -2,6 +2,7 @@ package node
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -231,17 +232,22 @@ func (n *Node) runRead(c *resp.Conn, run command, args [][]byte, w *resp.Writer)
 func (n *Node) runWrite(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.Writer) {
 	j := &job{proto: w.Proto(), cmds: [][][]byte{args}}
 	keys := n.keysOf(j)
-	if len(keys) == 1 || n.together(keys) {
+	step := map[string]int{"del": 1, "unlink": 1, "mset": 2}[cmd.Name]
+	switch {
+	case len(keys) == 1 || step == 0 && n.together(keys):
 		n.run(c, j, keys, w)
-		return
-	}
-	switch cmd.Name {
-	case "del", "unlink":
-		n.each(c, args[0], args[1:], 1, w)
-	case "mset":
-		n.each(c, args[0], args[1:], 2, w)
-	default:
+	case step == 0:
 		w.Error(errCrossOwner.Error())
+	case n.together(keys):
+		w.MayBlock()
+		tmp := resp.NewWriter(w.Proto())
+		if n.run(c, j, keys, tmp); bytes.HasPrefix(tmp.Bytes(), []byte("-CROSSSLOT ")) { // they part just then, and nothing was done
+			n.each(c, args[0], args[1:], step, w)
+			return
+		}
+		w.Raw(tmp.Bytes())
+	default:
+		n.each(c, args[0], args[1:], step, w)
 	}
 }
 

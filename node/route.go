@@ -125,7 +125,7 @@ func (n *Node) do(ctx context.Context, j *job, keys []string) ([]byte, error) {
 	}
 	owned := n.owned(keys)
 	if owned < len(keys) {
-		if owned == 0 {
+		if owned == 0 || n.together(keys) { // an owner of all is on its way
 			return nil, linear.ErrNotOwner
 		}
 		return nil, errCrossOwner

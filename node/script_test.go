@@ -27,7 +27,8 @@ func locker(t *testing.T, addr string, px bool) rueidislock.Locker {
 	return l
 }
 
-// A lock is held by one at a time, through whichever node it is taken.
+// A lock is held by one at a time, through whichever node it is taken, also while
+// its keys move.
 func TestLocksExclude(t *testing.T) {
 	p := start(t, func(c *Config) { c.Nodes = 3 })
 	var wg sync.WaitGroup
@@ -47,6 +48,7 @@ func TestLocksExclude(t *testing.T) {
 				}
 				counter++
 				done++
+				p.assigner.Move(fmt.Sprintf("rueidislock:%d:counter", done%3), p.nodes[counter%3].incarnation)
 				cancel()
 			}
 		})

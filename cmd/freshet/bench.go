@@ -32,6 +32,7 @@ func benchmark() *cobra.Command {
 	f.StringVar(&opt.Redis, "redis", "", "linear-remote: HOST:PORT of a running redis-server, which is written to (default one is started from PATH)")
 	f.Float64Var(&opt.Rate, "rate", 0, "linear-trace: requests a second (default by preset)")
 	f.Float64Var(&opt.Writes, "writes", 0.05, "linear-trace: share of the accesses that are made writes")
+	f.StringVar(&opt.History, "history", "", "linear-trace: directory that exists, for the histories, which freshet check reads (default they are not kept)")
 	f.Uint64Var(&opt.Seed, "seed", 1, "makes the requests: the same seed, the same requests")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		opt.Experiment, opt.Table = args[0], cmd.OutOrStdout()
