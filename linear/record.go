@@ -1,7 +1,6 @@
 package linear
 
 import (
-	"strings"
 	"sync"
 	"time"
 
@@ -59,7 +58,7 @@ const sampleEvery = 64
 type sampler struct {
 	mu    sync.Mutex
 	since lease.Tick
-	keys  [2048]string
+	keys  [2048][]byte // their memory is used again
 	n     int
 	skip  int
 }
@@ -68,7 +67,12 @@ type sampler struct {
 func (s *sampler) note(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.keys[s.n%len(s.keys)] = strings.Clone(key)
+	s.keep(key)
+}
+
+func (s *sampler) keep(key string) {
+	k := &s.keys[s.n%len(s.keys)]
+	*k = append((*k)[:0], key...)
 	s.n++
 }
 
@@ -77,8 +81,7 @@ func (s *sampler) write(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.skip++; s.skip%sampleEvery == 0 {
-		s.keys[s.n%len(s.keys)] = key
-		s.n++
+		s.keep(key)
 	}
 }
 
@@ -86,9 +89,10 @@ func (s *sampler) write(key string) {
 func (s *sampler) take(now lease.Tick) (keys []string, n int, d lease.Tick) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	keys = append(keys, s.keys[:min(s.n, len(s.keys))]...)
+	for _, k := range s.keys[:min(s.n, len(s.keys))] {
+		keys = append(keys, string(k))
+	}
 	n, d = s.n, now-s.since
 	s.n, s.since = 0, now
-	clear(s.keys[:])
 	return keys, n, d
 }
