@@ -33,6 +33,9 @@ type Conn struct {
 	in      []byte // read and not yet parsed: in[r:]
 	r       int
 	args    [][]byte
+	held    [][]byte // the arguments read of a request that is long and not all there
+	heldLen int      // their length as they were sent
+	left    int      // how many more it has
 	authed  atomic.Bool
 	proto   atomic.Int32
 	closing atomic.Bool // after the reply at hand
@@ -77,6 +80,7 @@ const (
 	firstBuffer = 16 << 10
 	flushAt     = 64 << 10
 	keepBuffer  = 1 << 20 // a buffer that grew beyond it is given back
+	keepArgs    = 4096    // and so are arguments
 	maxTogether = 64
 	maxQueued   = 100_000
 	maxQueue    = 64 << 20
@@ -125,8 +129,8 @@ func (c *Conn) Hijack(take func(nc net.Conn, r *bufio.Reader)) { c.hijack = take
 
 func (c *Conn) kill() {
 	c.closing.Store(true)
+	c.nc.Close() // first: a command that ends because it is cancelled is not answered
 	c.cancel()
-	c.nc.Close()
 }
 
 // drain ends the connection once every command that has been read is answered.
@@ -176,7 +180,7 @@ func (c *Conn) answer() (again bool) {
 	}()
 	for !c.closing.Load() && c.hijack == nil {
 		c.request = 0
-		n, args, err := parse(c.in[c.r:], c.args, c.limits())
+		n, args, err := c.parse()
 		switch {
 		case err == errOversize:
 			err = c.oversize()
@@ -198,6 +202,9 @@ func (c *Conn) answer() (again bool) {
 				}
 			}
 			c.r += c.request
+			if cap(c.args) > keepArgs {
+				c.args = nil
+			}
 		}
 		if err != nil {
 			c.end(err)
@@ -292,7 +299,7 @@ func (c *Conn) limits() limits {
 	if !c.authed.Load() {
 		return beforeAuth
 	}
-	return limits{c.s.opt.MaxArgs, c.s.opt.MaxBulk, c.s.opt.MaxInline}
+	return limits{c.s.opt.MaxArgs, c.s.opt.MaxBulk, c.s.opt.MaxInline, c.s.opt.MaxRequest}
 }
 
 // fill reads more, into a buffer that grows with what arrives.

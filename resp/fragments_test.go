@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -46,16 +47,51 @@ func piped(t *testing.T, opt Options, pieces ...string) string {
 	return out
 }
 
+// long is a request with many arguments, all of which come back.
+func long(args int, word string) string {
+	all := []string{"COMMAND", "GETKEYS", "DEL"}
+	for i := len(all); i < args; i++ {
+		all = append(all, fmt.Sprint(word, i))
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "*%d\r\n", args)
+	for _, a := range all {
+		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(a), a)
+	}
+	return b.String()
+}
+
+// A long request that comes in small pieces is one request, and is bounded.
+func TestLongRequest(t *testing.T) {
+	in := long(20_000, "x")
+	var pieces []string
+	for at := 0; at < len(in); at += 97 {
+		pieces = append(pieces, in[at:min(len(in), at+97)])
+	}
+	got, want := piped(t, Options{}, pieces...), piped(t, Options{}, in)
+	if got != want || !strings.HasPrefix(got, "*19997\r\n$2\r\nx3\r\n") || !strings.HasSuffix(got, "x19999\r\n+OK\r\n") {
+		t.Errorf("%d bytes of pieces were answered with %d bytes, at once with %d", len(in), len(got), len(want))
+	}
+	got = piped(t, Options{MaxRequest: 100_000}, append(pieces, "PING\r\n")...)
+	if !strings.HasPrefix(got, "-ERR argument exceeds") || !strings.HasSuffix(got, "+PONG\r\n+OK\r\n") {
+		t.Errorf("beyond the limit: %.200q", got)
+	}
+}
+
 // Whatever is sent, and wherever it is cut, the answers are the same.
 func TestCutAnywhere(t *testing.T) {
-	opt := Options{MaxBulk: 64, MaxArgs: 16, MaxInline: 128}
+	opt := Options{MaxBulk: 64, MaxArgs: 200, MaxInline: 128, MaxRequest: 1200}
 	sent := []string{
 		"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$3\r\n\r\nx\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\nGET k\r\nPING 'a b'\r\n",
 		"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$80\r\n" + strings.Repeat("y", 80) + "\r\nGET k\r\n*1\r\n$4\r\nPING\r\n",
 		"MULTI\r\nSET k v\r\nSET k " + strings.Repeat("z", 80) + "\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$80\r\n" + strings.Repeat("y", 80) + "\r\nEXEC\r\nGET k\r\n",
 		"CLIENT REPLY OFF\r\nSET k v\r\nCLIENT REPLY SKIP\r\nCLIENT REPLY ON\r\nGET k\r\nHELLO 3\r\nGET none\r\nRESET\r\nGET none\r\n",
 		"*2\r\n$80\r\n" + strings.Repeat("y", 80) + "\r\n$-5\r\nPING\r\n",
-		"*40\r\n$4\r\nPING\r\n",
+		"*201\r\n$4\r\nPING\r\n",
+		long(100, "v") + "PING\r\n",
+		long(130, "v") + "PING\r\n", // too many bytes
+		long(80, "v") + strings.Replace(long(80, "v"), "$3\r\nv79", "$70\r\n"+strings.Repeat("y", 70), 1) + "PING\r\n",
+		strings.Replace(long(80, "v"), "$3\r\nv79", "$-1\r\nv79", 1) + "PING\r\n",
 	}
 	for _, in := range raw {
 		if !strings.Contains(in, "QUIT") && len(in) < 60 {
@@ -67,9 +103,9 @@ func TestCutAnywhere(t *testing.T) {
 		if whole == "" && !strings.HasPrefix(in, "*") {
 			t.Errorf("%q was not answered", in)
 		}
-		for i := 1; i < len(in); i++ {
+		for i := 1; i < len(in); i += 1 + len(in)/200 {
 			if got := piped(t, opt, in[:i], in[i:]); got != whole {
-				t.Errorf("%q | %q\n got %q\nwant %q", in[:i], in[i:], got, whole)
+				t.Fatalf("%q | %q\n got %q\nwant %q", in[:i], in[i:], got, whole)
 			}
 		}
 		if got := piped(t, opt, strings.Split(in, "")...); got != whole {
@@ -122,34 +158,68 @@ func TestSlowReader(t *testing.T) {
 }
 
 func TestIdleConnectionsEnd(t *testing.T) {
-	s := serve(t, Options{IdleTimeout: 500 * time.Millisecond})
-	p := s.dial(t)
-	p.says("PING", "PONG")
-	p.ended()
+	serve(t, Options{IdleTimeout: 50 * time.Millisecond}).dial(t).ended()
 }
 
-// A stranger has so long to say the password; who has said it has all the time
-// there is, however they said it.
+func TestStrangersEnd(t *testing.T) {
+	serve(t, Options{Password: "secret", AuthTimeout: 50 * time.Millisecond}).dial(t).ended()
+}
+
+// timed is a connection that writes down how long it may be read.
+type timed struct {
+	net.Conn
+	mu  sync.Mutex
+	end time.Time
+}
+
+func (c *timed) SetReadDeadline(end time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.end = end
+	return c.Conn.SetReadDeadline(end)
+}
+
+func (c *timed) limited() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.end.IsZero()
+}
+
+// Who has said the password has all the time there is, however they said it, and
+// who is asked again has the whole time again.
 func TestTimeToAuthenticate(t *testing.T) {
-	s := serve(t, Options{Password: "secret", AuthTimeout: 600 * time.Millisecond})
-	var known []*peer
 	for _, say := range []string{"AUTH secret", "AUTH default secret", "HELLO 3 AUTH default secret"} {
-		p := s.dial(t)
+		client, end := net.Pipe()
+		nc := &timed{Conn: end}
+		s := NewServer(&toy{}, Options{Password: "secret", AuthTimeout: time.Hour})
+		c := newConn(s, nc, 1)
+		began := c.since
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			c.serve()
+		}()
+		p := newPeer(t, client)
+		p.says("PING", "-NOAUTH...")
+		p.send("\r\n") // when this is read, what follows the PING has been waited for
+		if !nc.limited() {
+			t.Error("a stranger has all the time there is")
+		}
 		p.send(say + "\r\n")
 		if r := p.reply(); strings.HasPrefix(r, "-") {
-			t.Fatal(r)
+			t.Error(r)
 		}
-		known = append(known, p)
-	}
-	stranger := s.dial(t)
-	stranger.says("PING", "-NOAUTH...")
-	stranger.ended()
-	for _, p := range known {
-		p.says("PING", "PONG")
+		p.send("\r\n")
+		if nc.limited() {
+			t.Errorf("the connection ends in an hour though it said %s", say)
+		}
 		p.says("RESET", "RESET")
-		p.says("PING", "-NOAUTH...")
-		p.says("AUTH secret", "OK") // the time begins again
-		p.says("PING", "PONG")
+		p.send("\r\n")
+		if !nc.limited() || !c.since.After(began) {
+			t.Error("after RESET the time does not begin again")
+		}
+		client.Close()
+		<-done
 	}
 }
 

@@ -13,15 +13,15 @@ func (e *protocolError) Error() string { return "Protocol error: " + e.text }
 
 func malformed(format string, a ...any) error { return &protocolError{fmt.Sprintf(format, a...)} }
 
-// errOversize means that the next request has an argument over the limit: it can
-// be skipped, and the connection goes on.
+// errOversize means that the next request, or one of its arguments, is over the
+// limit: it can be skipped, and the connection goes on.
 var errOversize = errors.New("ERR argument exceeds the limit of this server; nothing was done, send less or raise the limit")
 
 // limits bound one request.
-type limits struct{ args, bulk, inline int }
+type limits struct{ args, bulk, inline, request int }
 
 // beforeAuth are the limits of who has not said who they are.
-var beforeAuth = limits{args: 10, bulk: 16 << 10, inline: 16 << 10}
+var beforeAuth = limits{args: 10, bulk: 16 << 10, inline: 16 << 10, request: 1 << 20}
 
 // hardBulk is the longest argument that is skipped rather than the end of the
 // connection.
@@ -41,29 +41,39 @@ func parse(b []byte, args [][]byte, lim limits) (n int, out [][]byte, err error)
 	if at == 0 || err != nil {
 		return 0, args, err
 	}
-	for range count {
+	at, args, err = arguments(b, at, int(count), args, lim)
+	if err != nil || len(args) < int(count) {
+		return 0, args, err
+	}
+	return at, args, nil
+}
+
+// arguments reads arguments from at on until there are count of them, or b ends;
+// next is where the last one ended.
+func arguments(b []byte, at, count int, args [][]byte, lim limits) (next int, out [][]byte, err error) {
+	for len(args) < count {
 		if at >= len(b) {
-			return 0, args, nil
+			return at, args, nil
 		}
 		if b[at] != '$' {
-			return 0, args, malformed("expected '$', got '%s'", b[at:at+1])
+			return at, args, malformed("expected '$', got '%s'", b[at:at+1])
 		}
-		size, next, err := header(b, at+1, hardBulk, "invalid bulk length")
+		size, begin, err := header(b, at+1, hardBulk, "invalid bulk length")
 		switch {
 		case err != nil:
-			return 0, args, err
-		case next == 0:
-			return 0, args, nil
+			return at, args, err
+		case begin == 0:
+			return at, args, nil
 		case size < 0:
-			return 0, args, malformed("invalid bulk length")
-		case size > int64(lim.bulk):
-			return 0, args, errOversize
+			return at, args, malformed("invalid bulk length")
+		case size > int64(lim.bulk) || begin+int(size) > lim.request:
+			return at, args, errOversize
 		}
-		end := next + int(size)
+		end := begin + int(size)
 		if end+2 > len(b) {
-			return 0, args, nil
+			return at, args, nil
 		}
-		args = append(args, b[next:end:end])
+		args = append(args, b[begin:end:end])
 		at = end + 2
 	}
 	return at, args, nil

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-var ordinary = limits{args: 1024, bulk: 1024, inline: 256}
+var ordinary = limits{args: 1024, bulk: 1024, inline: 256, request: 1 << 20}
 
 var requests = []struct {
 	in   string
@@ -103,7 +103,7 @@ func FuzzRequest(f *testing.F) {
 			return
 		}
 		again := encode(args)
-		m, same, err := parse(again, nil, limits{args: 1 << 20, bulk: 1 << 20, inline: 1})
+		m, same, err := parse(again, nil, limits{args: 1 << 20, bulk: 1 << 20, inline: 1, request: 1 << 30})
 		if err != nil || m != len(again) || len(same) != len(args) {
 			t.Fatalf("%q became %q: %v", args, same, err)
 		}

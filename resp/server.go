@@ -57,6 +57,9 @@ type Options struct {
 	MaxConns int
 	// MaxBulk bounds one argument, in bytes. Default 16 MiB.
 	MaxBulk int
+	// MaxRequest bounds one command with all its arguments, in bytes. Default
+	// 64 MiB, or twice MaxBulk if that is more.
+	MaxRequest int
 	// MaxArgs bounds the arguments of a command. Default 1 048 576.
 	MaxArgs int
 	// MaxInline bounds a command typed as a line. Default 64 KiB.
@@ -76,6 +79,7 @@ type Options struct {
 func (o *Options) defaults() {
 	o.MaxConns = cmp.Or(o.MaxConns, 10_000)
 	o.MaxBulk = cmp.Or(o.MaxBulk, 16<<20)
+	o.MaxRequest = cmp.Or(o.MaxRequest, max(64<<20, 2*o.MaxBulk))
 	o.MaxArgs = cmp.Or(o.MaxArgs, 1<<20)
 	o.MaxInline = cmp.Or(o.MaxInline, 64<<10)
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, 10*time.Second)

@@ -417,8 +417,9 @@ func FuzzConversation(f *testing.F) {
 	for _, c := range requests {
 		f.Add([]byte(c.in))
 	}
+	f.Add([]byte(long(100, "v") + "*2\r\n$4\r\nECHO\r\n$2000\r\n"))
 	h := &toy{m: map[string]string{}}
-	s := NewServer(h, Options{Commands: DataCommands(), MaxBulk: 1 << 10, MaxArgs: 64, MaxInline: 256})
+	s := NewServer(h, Options{Commands: DataCommands(), MaxBulk: 1 << 10, MaxArgs: 200, MaxInline: 256, MaxRequest: 4 << 10})
 	f.Cleanup(func() { _ = s.Close() })
 	f.Fuzz(func(t *testing.T, in []byte) {
 		client, end := net.Pipe()

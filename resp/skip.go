@@ -1,5 +1,37 @@
 package resp
 
+import "bytes"
+
+// manyArgs make a request long.
+const manyArgs = 64
+
+// parse reads the next request. The arguments of a long one are put aside as they
+// come: it is not read again from its beginning for every piece of it.
+func (c *Conn) parse() (n int, args [][]byte, err error) {
+	lim := c.limits()
+	if c.left == 0 {
+		n, args, err = parse(c.in[c.r:], c.args, lim)
+		if n > 0 || err != nil || len(args) < manyArgs {
+			return n, args, err
+		}
+		count, at, _ := header(c.in[c.r:], 1, int64(lim.args), "")
+		c.left, c.heldLen, c.r = int(count), at, c.r+at
+	}
+	lim.request -= c.heldLen
+	at, args, err := arguments(c.in[c.r:], 0, c.left, c.args[:0], lim)
+	if err == nil && len(args) == c.left {
+		args = append(c.held, args...)
+		c.left, c.held, c.heldLen = 0, nil, 0
+		return at, args, nil
+	}
+	if at > 0 {
+		_, kept, _ := arguments(bytes.Clone(c.in[c.r:c.r+at]), 0, len(args), nil, lim)
+		c.held = append(c.held, kept...)
+	}
+	c.left, c.heldLen, c.r = c.left-len(args), c.heldLen+at, c.r+at
+	return 0, args[:0], err
+}
+
 // oversize answers a request with an argument over the limit, without keeping it.
 func (c *Conn) oversize() error {
 	if !c.authed.Load() { // a stranger's bytes are not waited for
@@ -19,7 +51,11 @@ func (c *Conn) oversize() error {
 // skip reads past a request with an argument that is too long.
 func (c *Conn) skip() error {
 	r := &refill{c}
-	count, err := r.number('*')
+	count, err := int64(c.left), error(nil)
+	c.left, c.held, c.heldLen = 0, nil, 0
+	if count == 0 {
+		count, err = r.number('*')
+	}
 	for ; err == nil && count > 0; count-- {
 		var size int64
 		switch size, err = r.number('$'); {
