@@ -249,8 +249,7 @@ func TestPipelinesThroughAnEnd(t *testing.T) {
 	}
 }
 
-// A full disk refuses writes with one clear error; what is there can be read, and
-// writes go on when there is space again.
+// A full disk refuses writes with one clear error, and what is there can be read.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	mount := func(args ...string) *exec.Cmd {

@@ -290,6 +290,17 @@ func TestPasswordAndLimits(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/metrics": 401, "/api/state": 401, "/debug/pprof/": 401} {
+		if got := p.get(0, path); got != want {
+			t.Errorf("%s without the password: %d, want %d", path, got, want)
+		}
+	}
+	if out, err := command(t, []string{"FRESHET_PASSWORD=secret"}, "status", "--admin", p.admin[0]); err != nil || !strings.Contains(out, "n2") {
+		t.Errorf("status with the password: %v\n%s", err, out)
+	}
+	if out, err := command(t, []string{"FRESHET_PASSWORD=wrong"}, "status", "--admin", p.admin[0]); err == nil || !strings.Contains(out, "401") {
+		t.Errorf("status with a wrong password: %v\n%s", err, out)
+	}
 	if v, err := c.StrLen(ctx, "k").Result(); v != 1000 || err != nil || c.ClientID(ctx).Val() != id {
 		t.Errorf("the connection or the value suffered: %d, %v", v, err)
 	}

@@ -2,6 +2,8 @@ package node
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -76,10 +78,28 @@ func (p *Process) stateJSON() []byte {
 	return b
 }
 
+// locked lets in who gives the password, if there is one: as HTTP Basic, under any
+// name.
+func (n *Node) locked(h http.Handler) http.Handler {
+	want := sha256.Sum256([]byte(n.p.cfg.Password))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, given, _ := r.BasicAuth()
+		got := sha256.Sum256([]byte(given))
+		if n.p.cfg.Password != "" && subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+			w.Header().Set("WWW-Authenticate", `Basic realm="freshet"`)
+			http.Error(w, "give the password, as HTTP Basic under any name", http.StatusUnauthorized)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// adminHandler asks for the password everywhere but at /healthz and /readyz.
 func (n *Node) adminHandler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+	open, mux := http.NewServeMux(), http.NewServeMux()
+	open.Handle("/", n.locked(mux))
+	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	open.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if !n.ready() {
 			http.Error(w, "not ready: draining, or some keys have no owner yet", http.StatusServiceUnavailable)
 			return
@@ -104,7 +124,7 @@ func (n *Node) adminHandler() http.Handler {
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	return mux
+	return open
 }
 
 // explain answers FR.EXPLAIN.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -151,6 +152,13 @@ func (c *Conn) serve() (take func()) {
 			c.nc.Close()
 		}
 	}()
+	if tc, ok := c.nc.(*tls.Conn); ok { // whoever does not finish the handshake is not waited for
+		ctx, cancel := context.WithTimeout(c.ctx, c.s.opt.AuthTimeout)
+		err := tc.HandshakeContext(ctx)
+		if cancel(); err != nil {
+			return nil
+		}
+	}
 	c.in = make([]byte, 0, firstBuffer)
 	for c.answer() {
 	}

@@ -190,12 +190,18 @@ func readable(c node.Config) map[string]any {
 func status() *cobra.Command {
 	admin := node.Defaults().Admin
 	asJSON := false
-	cmd := &cobra.Command{Use: "status", Short: "what the cluster looks like now: nodes, slices, who owns what", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "status", Short: "what the cluster looks like now: nodes, slices, who owns what", Args: cobra.NoArgs,
+		Long: "status asks a node at its admin address. If the node has a password, it is taken from\nFRESHET_PASSWORD."}
 	cmd.Flags().StringVar(&admin, "admin", admin, "admin address of any node")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		client := http.Client{Timeout: 5 * time.Second}
-		r, err := client.Get("http://" + admin + "/api/state")
+		req, err := http.NewRequestWithContext(cmd.Context(), http.MethodGet, "http://"+admin+"/api/state", nil)
+		if err != nil {
+			return fmt.Errorf("--admin: %w", err)
+		}
+		req.SetBasicAuth("freshet", os.Getenv("FRESHET_PASSWORD"))
+		r, err := client.Do(req)
 		if err != nil {
 			return fmt.Errorf("no freshet answers at %s: %w; is it running, and is --admin right?", admin, err)
 		}
