@@ -180,8 +180,14 @@ type Entry[V any] struct {
 
 // Get returns the value of key, and whether there is one.
 func (c *Cache[V]) Get(ctx context.Context, key string) (V, bool, error) {
-	if e, ok := c.hit(key); ok {
-		return e.value, e.version&gone == 0, nil
+	if e, ok := c.entries.GetIfPresent(key); ok { // as hit does, without copying the entry once more
+		now := c.opt.Clock.Now()
+		if now&(sampleEvery-1) == 0 {
+			c.sampler.note(key)
+		}
+		if clink.Serves(now, e.handle.Until(), e.until) {
+			return e.value, e.version&gone == 0, nil
+		}
 	}
 	e, err := c.miss(ctx, key)
 	return e.Value, e.Exists, err
