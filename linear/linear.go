@@ -50,7 +50,7 @@ var (
 	// ErrClosed means that nothing was done: the cache is closed.
 	ErrClosed = errors.New("linear: closed")
 
-	errAside = errors.New("linear: nothing was written: an invariant failed and this node only reads; restart it, and report what it logged")
+	errAside = errors.New("an invariant failed and this node only reads; restart it, and report what it logged")
 )
 
 // Options configure a Cache. Only Store and Codec are required.

@@ -356,6 +356,59 @@ func TestStepsAside(t *testing.T) {
 	}
 }
 
+// A read that waits when an invariant fails is answered from the store; a write
+// that waits may have been applied.
+func TestStepsAsideUnderWay(t *testing.T) {
+	ctx := context.Background()
+	st := &holding{Store: memory.New(memory.Options{}), held: make(chan struct{}, 2), release: make(chan struct{})}
+	c := open(t, Options[string]{Store: st, Codec: String()})
+	errs := make(chan error, 2)
+	go func() { _, _, err := c.Get(ctx, "a"); errs <- err }()
+	<-st.held
+	go func() { errs <- c.Put(ctx, "b", "v") }()
+	<-st.held
+	c.mu.Lock()
+	c.step(nil, nil) // no such input
+	c.mu.Unlock()
+	close(st.release)
+	var unknown int
+	for range 2 {
+		switch err := <-errs; {
+		case errors.Is(err, ErrOutcomeUnknown):
+			unknown++
+		case err != nil:
+			t.Error(err)
+		}
+	}
+	if unknown != 1 {
+		t.Errorf("%d outcomes unknown, of a read and a write", unknown)
+	}
+}
+
+// holding keeps every load and every commit waiting until it is told.
+type holding struct {
+	Store
+	held, release chan struct{}
+}
+
+func (h *holding) wait() {
+	select {
+	case h.held <- struct{}{}:
+	default:
+	}
+	<-h.release
+}
+
+func (h *holding) Load(ctx context.Context, key string) (store.Row, error) {
+	h.wait()
+	return h.Store.Load(ctx, key)
+}
+
+func (h *holding) Commit(ctx context.Context, id store.ID, muts []store.Mutation) ([]store.Stamp, error) {
+	h.wait()
+	return h.Store.Commit(ctx, id, muts)
+}
+
 // A hit equals what the machine would have answered.
 func TestHitsEqualTheMachine(t *testing.T) {
 	ctx := context.Background()

@@ -65,7 +65,7 @@ func (c *Cache[V]) unable() error {
 	case c.closed:
 		return ErrClosed
 	case c.broken:
-		return errAside
+		return fmt.Errorf("linear: nothing was written: %w", errAside)
 	}
 	return nil
 }
@@ -74,10 +74,10 @@ func (c *Cache[V]) unable() error {
 func (c *Cache[V]) miss(ctx context.Context, key string) (Entry[V], error) {
 	c.opt.Recorder.Miss(c.why(key))
 	c.sampler.write(key)
-	if c.readThrough() {
+	a, err := c.do(ctx, func(op clink.Op, _ *waiter[V]) clink.Input { return clink.Read{Op: op, Key: key} })
+	if errors.Is(err, errAside) {
 		return c.through(ctx, key)
 	}
-	a, err := c.do(ctx, func(op clink.Op, _ *waiter[V]) clink.Input { return clink.Read{Op: op, Key: key} })
 	return a.entry, err
 }
 
@@ -217,16 +217,10 @@ func (c *Cache[V]) stepAside(cause any) {
 	c.entries.InvalidateAll()
 	for op, w := range c.waiting {
 		delete(c.waiting, op)
-		w.reply <- answer[V]{err: ErrOutcomeUnknown}
+		w.reply <- answer[V]{err: fmt.Errorf("%w (%w)", ErrOutcomeUnknown, errAside)}
 	}
 	c.opt.Recorder.SteppedAside()
 	c.opt.Logger.Error("an invariant failed; this cache holds nothing and reads through from here on: please report it", "cause", cause)
-}
-
-func (c *Cache[V]) readThrough() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.broken
 }
 
 // through reads the store and keeps nothing.
