@@ -18,7 +18,7 @@ type Recorder interface {
 	Event(e clink.EventKind)
 	// StoreCall: a request to the store ended.
 	StoreCall(kind StoreCall, took time.Duration, err error)
-	// Stepped: an invariant failed and the cache reads through from here on.
+	// SteppedAside: an invariant failed and the cache reads through from here on.
 	SteppedAside()
 }
 
