@@ -15,6 +15,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/freshet-cache/freshet/linear/clink"
+	"github.com/freshet-cache/freshet/shard"
+	"github.com/freshet-cache/freshet/shard/lease"
 	"github.com/freshet-cache/freshet/store"
 	"github.com/freshet-cache/freshet/store/memory"
 )
@@ -407,6 +409,26 @@ func (h *holding) Load(ctx context.Context, key string) (store.Row, error) {
 func (h *holding) Commit(ctx context.Context, id store.ID, muts []store.Mutation) ([]store.Stamp, error) {
 	h.wait()
 	return h.Store.Commit(ctx, id, muts)
+}
+
+// The sample is drawn from operations, not from keys: where half the load falls
+// on one key, so does half the sample.
+func TestSpreadSamplesOperations(t *testing.T) {
+	h := shard.NewHandle(lease.Lease{Gen: 7}, shard.Clock{}, 1<<62)
+	var keys []string
+	for i := range 1000 {
+		keys = append(keys, "hot", fmt.Sprint("cold", i))
+	}
+	l := spread([]*shard.Handle{h}, keys, 2)[0]
+	hot := 0
+	for _, k := range l.Sample {
+		if k == "hot" {
+			hot++
+		}
+	}
+	if len(l.Sample) != 64 || hot < 24 || hot > 40 || l.Rate != 4000 || l.Hot[0] != (lease.HotKey{Key: "hot", Rate: 2000}) {
+		t.Errorf("%d of %d samples hot, rate %d, hottest %v", hot, len(l.Sample), l.Rate, l.Hot[0])
+	}
 }
 
 // A hit equals what the machine would have answered.

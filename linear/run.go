@@ -298,30 +298,29 @@ func (c *Cache[V]) Loads() []lease.Load {
 
 // spread counts the sampled keys by slice, each for rate operations per second.
 func spread(handles []*shard.Handle, keys []string, rate float64) (out []lease.Load) {
-	count := map[*shard.Handle]map[string]int{}
-	for _, k := range keys {
-		i := slices.IndexFunc(handles, func(h *shard.Handle) bool { return h.Contains(k) })
-		if i < 0 {
-			continue
-		}
-		if count[handles[i]] == nil {
-			count[handles[i]] = map[string]int{}
-		}
-		count[handles[i]][k]++
-	}
+	const some = 64 // keys go along, evenly from the operations
 	for _, h := range handles {
 		l := lease.Load{Gen: h.Gen}
-		total := 0
-		for k, n := range count[h] {
-			total += n
-			if len(l.Sample) < 64 {
-				l.Sample = append(l.Sample, k)
+		var asked, others []string
+		count := map[string]int{}
+		for _, k := range keys {
+			if !h.Contains(k) {
+				others = append(others, k)
+				continue
 			}
+			asked = append(asked, k)
+			count[k]++
+		}
+		keys = others
+		for i := range min(len(asked), some) {
+			l.Sample = append(l.Sample, asked[i*len(asked)/min(len(asked), some)])
+		}
+		for k, n := range count {
 			l.Hot = append(l.Hot, lease.HotKey{Key: k, Rate: uint64(float64(n) * rate)})
 		}
 		slices.SortFunc(l.Hot, func(a, b lease.HotKey) int { return cmp.Compare(b.Rate, a.Rate) })
 		l.Hot = l.Hot[:min(len(l.Hot), 4)]
-		l.Rate = uint64(float64(total) * rate)
+		l.Rate = uint64(float64(len(asked)) * rate)
 		out = append(out, l)
 	}
 	return out
