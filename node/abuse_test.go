@@ -2,8 +2,12 @@ package node
 
 import (
 	"context"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/freshet-cache/freshet/shard/lease"
 )
 
 // says demands replies, one per command; one that ends in dots is only its beginning.
@@ -33,6 +37,36 @@ func TestEmptyTransaction(t *testing.T) {
 	}
 }
 
+// A process forgets the link of a node that is gone: nodes come and go for years.
+func TestLinksAreForgotten(t *testing.T) {
+	p := start(t, nil)
+	listen, _ := p.Addr(0)
+	other := &peers{links: map[string]*dialled{}}
+	l, err := other.to(t.Context(), listen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	linked := func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.links["guest/1"] != nil
+	}
+	if err := l.Send(lease.Append([]byte{frameVersion, frameLease}, &lease.Renew{Node: "guest/1", Addr: "127.0.0.1:1", Host: "elsewhere"})); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for _, want := range []bool{true, false} {
+		for linked() != want {
+			if ctx.Err() != nil {
+				t.Fatalf("linked: %v", !want)
+			}
+			runtime.Gosched()
+		}
+		other.close()
+	}
+}
+
 // What another node sends is refused if it cannot be run, and never ends this one.
 func TestJobsThatCannotBeRun(t *testing.T) {
 	p := start(t, nil)
@@ -41,7 +75,6 @@ func TestJobsThatCannotBeRun(t *testing.T) {
 		{proto: 2},
 		{proto: 2, multi: true},
 		{proto: 2, watch: []watched{{"k", 7}}},
-		{proto: 2, multi: true, watch: []watched{{"k", 7}}},
 		{proto: 2, cmds: [][][]byte{{[]byte("GET")}}},
 		{proto: 2, cmds: [][][]byte{{[]byte("SET"), []byte("k")}}},
 		{proto: 2, cmds: [][][]byte{{[]byte("NOSUCH"), []byte("k")}}},
@@ -49,9 +82,14 @@ func TestJobsThatCannotBeRun(t *testing.T) {
 		{proto: 2, cmds: [][][]byte{{[]byte("SET"), []byte("k"), []byte("v")}, {[]byte("GETRANGE"), []byte("k")}}},
 		{proto: 2, multi: true, cmds: [][][]byte{{[]byte("SET"), []byte("k"), []byte("v")}, {[]byte("GETRANGE"), []byte("k")}}},
 	} {
-		if b := n.serve(context.Background(), j.append(nil)); len(b) == 0 {
-			t.Errorf("%+v was not answered", j)
+		b := n.serve(context.Background(), j.append(nil))
+		if len(b) == 0 || b[0] != answerError {
+			t.Errorf("%+v was answered with %q", j, b)
 		}
+	}
+	watching := &job{proto: 2, multi: true, watch: []watched{{"k", 7}}}
+	if b := n.serve(context.Background(), watching.append(nil)); string(b) != string(rune(answerDone))+"*-1\r\n" {
+		t.Errorf("a transaction that only watches was answered with %q", b)
 	}
 	if b := n.serve(context.Background(), []byte{frameVersion, frameRead}); len(b) == 0 {
 		t.Error("a read of the empty key was not answered")

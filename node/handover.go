@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/freshet-cache/freshet/linear"
+	"github.com/freshet-cache/freshet/link"
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
@@ -16,9 +17,9 @@ func (n *Node) offer(ctx context.Context, next string, after lease.Gen, batch []
 
 // message takes a frame that asks for no answer, over a link that another node
 // opened: entries for this node, or word for the assigner.
-func (n *Node) message(frame []byte, send func([]byte)) {
+func (n *Node) message(frame []byte, over *link.Link) {
 	if len(frame) < 2 || frame[1] != frameOffer {
-		n.p.fromNode(frame, send)
+		n.p.fromNode(frame, over)
 		return
 	}
 	after, batch, err := decodeOffers(frame)

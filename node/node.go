@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
@@ -71,7 +70,7 @@ func (n *Node) start() error {
 		return err
 	}
 	n.m = newMetrics(n)
-	n.peers = &peers{password: n.p.cfg.Password, tls: withName(ctls, n.addr), message: n.fromAssigner, request: n.serve, links: map[string]*dialled{}}
+	n.peers = &peers{password: n.p.cfg.Password, tls: ctls, message: n.fromAssigner, request: n.serve, links: map[string]*dialled{}}
 	n.server = resp.NewServer(n, resp.Options{
 		Commands: n.p.commands, Password: n.p.cfg.Password, TLS: n.p.tls, MaxConns: n.p.cfg.MaxConns,
 		MaxBulk: max(n.p.cfg.MaxKey, n.p.cfg.MaxValue), Logger: n.p.log,
@@ -103,13 +102,6 @@ func (n *Node) running() bool {
 	default:
 		return false
 	}
-}
-
-func withName(c *tls.Config, addr string) *tls.Config {
-	if c != nil {
-		c.ServerName, _, _ = net.SplitHostPort(addr)
-	}
-	return c
 }
 
 // join asks for leases, in the cache's name.
@@ -227,12 +219,16 @@ func (n *Node) runRead(c *resp.Conn, run command, args [][]byte, w *resp.Writer)
 	w.Raw(tmp.Bytes())
 }
 
+// apart are the commands whose keys may have several owners, by how many
+// arguments a key takes.
+var apart = map[string]int{"del": 1, "unlink": 1, "mset": 2}
+
 // runWrite has a command done by the owner of its keys. Those that Redis does to
 // many keys at once, and whose keys have several owners, are taken apart.
 func (n *Node) runWrite(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.Writer) {
 	j := &job{proto: w.Proto(), cmds: [][][]byte{args}}
 	keys := n.keysOf(j)
-	step := map[string]int{"del": 1, "unlink": 1, "mset": 2}[cmd.Name]
+	step := apart[cmd.Name]
 	switch {
 	case len(keys) == 1 || step == 0 && n.together(keys):
 		n.run(c, j, keys, w)
@@ -378,11 +374,12 @@ func (n *Node) link(c *resp.Conn, args [][]byte, w *resp.Writer) {
 		made := make(chan struct{})
 		l = link.New(nc, r, link.Options{Request: n.serve, Message: func(f []byte) {
 			<-made
-			n.message(f, func(b []byte) { _ = l.Send(b) })
+			n.message(f, l)
 		}})
 		close(made)
 		<-l.Done()
 		l.Wait()
+		n.p.forget(l)
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/freshet-cache/freshet/coord/embedded"
 	"github.com/freshet-cache/freshet/linear"
+	"github.com/freshet-cache/freshet/link"
 	"github.com/freshet-cache/freshet/resp"
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
@@ -51,7 +53,7 @@ type Process struct {
 	started  time.Time
 
 	mu    sync.Mutex
-	links map[string]func(frame []byte) // to the nodes that asked for leases, by incarnation
+	links map[string]*link.Link // over which nodes asked for leases, by incarnation
 }
 
 // Start runs a process until Stop. Errors say what to do.
@@ -62,7 +64,7 @@ func Start(cfg Config) (*Process, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	p := &Process{cfg: cfg, log: cfg.Logger, host: unique(), links: map[string]func([]byte){}, table: map[string]*resp.Command{},
+	p := &Process{cfg: cfg, log: cfg.Logger, host: unique(), links: map[string]*link.Link{}, table: map[string]*resp.Command{},
 		clock: shard.Clock{Boot: cfg.BootClock}, started: time.Now()}
 	p.commands = append(resp.DataCommands(), ownCommands...)
 	for i := range p.commands {
@@ -136,15 +138,15 @@ func firstCut(nodes int) (points []string) {
 // toNode carries an assigner's message over the link that the node opened.
 func (p *Process) toNode(node string, msg any) {
 	p.mu.Lock()
-	send := p.links[node]
+	l := p.links[node]
 	p.mu.Unlock()
-	if send != nil {
-		send(lease.Append([]byte{frameVersion, frameLease}, msg))
+	if l != nil {
+		_ = l.Send(lease.Append([]byte{frameVersion, frameLease}, msg)) // messages may be lost
 	}
 }
 
 // fromNode takes a message to the assigner that arrived over a link.
-func (p *Process) fromNode(frame []byte, send func([]byte)) {
+func (p *Process) fromNode(frame []byte, over *link.Link) {
 	if len(frame) < 2 || frame[0] != frameVersion || frame[1] != frameLease {
 		return
 	}
@@ -156,11 +158,18 @@ func (p *Process) fromNode(frame []byte, send func([]byte)) {
 	if r, ok := m.(*lease.Renew); ok {
 		p.mu.Lock()
 		if len(p.links) < 1024 || p.links[r.Node] != nil {
-			p.links[r.Node] = send
+			p.links[r.Node] = over
 		}
 		p.mu.Unlock()
 	}
 	p.assigner.Deliver(m)
+}
+
+// forget ends what was remembered of a link that broke.
+func (p *Process) forget(broken *link.Link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.links, func(_ string, l *link.Link) bool { return l == broken })
 }
 
 // home is where the assigner is reached.
