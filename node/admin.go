@@ -177,7 +177,6 @@ func (n *Node) info() string {
 	line("\r\n# Stats\r\ntotal_connections_received:%d\r\ntotal_commands_processed:%d\r\nrejected_connections:%d\r\nkeyspace_hits:%d\r\nkeyspace_misses:%d",
 		st.Total, st.Commands, st.Rejected, n.m.hits.Load(), n.m.missed.Load())
 	line("\r\n# Replication\r\nrole:master\r\nconnected_slaves:0")
-	line("\r\n# Keyspace\r\ndb0:keys=%d,expires=0,avg_ttl=0", n.cache.Len())
 	return b.String()
 }
 

@@ -221,13 +221,14 @@ func (n *Node) serve(ctx context.Context, frame []byte) []byte {
 		return appendEntry([]byte{answerDone}, e)
 	case frameRun:
 		j, err := decodeJob(frame)
-		if err == nil {
-			err = n.possible(j)
-		}
 		if err != nil {
 			return append([]byte{answerError}, "ERR "+err.Error()...)
 		}
-		b, err := n.do(ctx, j, n.keysOf(j))
+		keys := n.keysOf(j)
+		if !n.possible(j) || len(keys) == 0 {
+			return append([]byte{answerError}, "ERR "+errFrame.Error()...)
+		}
+		b, err := n.do(ctx, j, keys)
 		switch {
 		case errors.Is(err, linear.ErrNotOwner):
 			return []byte{answerNotOwner}
@@ -240,17 +241,17 @@ func (n *Node) serve(ctx context.Context, frame []byte) []byte {
 }
 
 // possible checks a job of another node as commands of clients are checked.
-func (n *Node) possible(j *job) error {
-	if !j.multi && len(j.cmds) != 1 || len(n.keysOf(j)) == 0 {
-		return errFrame
+func (n *Node) possible(j *job) bool {
+	if !j.multi && len(j.cmds) != 1 {
+		return false
 	}
 	for _, args := range j.cmds {
 		cmd := n.p.table[lower(args[0])]
 		if cmd != nil && (cmd.Arity > 0 && len(args) != cmd.Arity || len(args) < -cmd.Arity) {
-			return errFrame
+			return false
 		}
 	}
-	return nil
+	return true
 }
 
 // keysOf are the keys a job names, its watched ones included; sorted, each once.
