@@ -20,6 +20,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/maypok86/otter/v2"
 
@@ -122,7 +123,7 @@ type Cache[V any] struct {
 
 	mu      sync.Mutex // guards the fields below, and every step of the machine
 	pod     *clink.Pod
-	handles map[lease.Gen]*shard.Handle
+	rights  map[lease.Gen]*right // of leases, without expiry
 	waiting map[clink.Op]*waiter[V]
 	ops     uint64
 	closed  bool
@@ -133,28 +134,45 @@ type Cache[V any] struct {
 	stop context.CancelFunc
 }
 
-// entry is what is kept for a key: the latest state, as long as the handle holds
-// and, if until is not 0, before until.
+// entry is what is kept for a key: the latest state, as long as its right holds.
+// It is small, for a hit copies it and a million of them are kept.
 type entry[V any] struct {
 	value   V
 	version uint64 // with the bit gone set if the key is absent
-	handle  *shard.Handle
-	until   lease.Tick
+	right   *right
 }
 
 const gone = 1 << 63 // versions fit 63 bits
 
-// overhead is what an entry costs beyond key and value, as linear-hit of freshet
-// bench measures it.
-const overhead = 130
+// right is what entries are served under: as long as the handle holds and, if
+// until is not 0, before until. Those that do not expire share that of their lease.
+type right struct {
+	handle *shard.Handle
+	until  lease.Tick
+}
+
+func (r *right) serves(now lease.Tick) bool { return clink.Serves(now, r.handle.Until(), r.until) }
+
+// What the map costs for an entry beyond the entry itself, as linear-hit of
+// freshet bench measures it, and what an entry costs more if it expires.
+const (
+	mapBytes   = 82
+	rightBytes = 16
+)
 
 // New returns a cache.
 func New[V any](opt Options[V]) (*Cache[V], error) {
 	if err := opt.check(); err != nil {
 		return nil, err
 	}
-	c := &Cache[V]{opt: opt, handles: map[lease.Gen]*shard.Handle{}, waiting: map[clink.Op]*waiter[V]{}}
-	weigh := func(key string, e entry[V]) uint32 { return uint32(len(key)+opt.Codec.Size(e.value)) + overhead }
+	c := &Cache[V]{opt: opt, rights: map[lease.Gen]*right{}, waiting: map[clink.Op]*waiter[V]{}}
+	weigh := func(key string, e entry[V]) uint32 {
+		w := len(key) + opt.Codec.Size(e.value) + int(unsafe.Sizeof(e)) + mapBytes
+		if e.right.until != 0 {
+			w += rightBytes
+		}
+		return uint32(w)
+	}
 	var err error
 	c.entries, err = otter.New(&otter.Options[string, entry[V]]{MaximumWeight: uint64(max(opt.MaxBytes, 1)), Weigher: weigh})
 	if err != nil {
@@ -190,7 +208,7 @@ func (c *Cache[V]) Get(ctx context.Context, key string) (V, bool, error) {
 		if now&(sampleEvery-1) == 0 {
 			c.sampler.note(key)
 		}
-		if clink.Serves(now, e.handle.Until(), e.until) {
+		if e.right.serves(now) {
 			return e.value, e.version&gone == 0, nil
 		}
 	}
@@ -216,7 +234,7 @@ func (c *Cache[V]) Peek(key string) (Entry[V], bool) {
 	if now&(sampleEvery-1) == 0 {
 		c.sampler.note(key)
 	}
-	if !clink.Serves(now, e.handle.Until(), e.until) {
+	if !e.right.serves(now) {
 		return Entry[V]{}, false
 	}
 	return e.public(now, c.opt.Drift), true
@@ -225,8 +243,8 @@ func (c *Cache[V]) Peek(key string) (Entry[V], bool) {
 // public is the entry as readers see it.
 func (e *entry[V]) public(now lease.Tick, drift int64) Entry[V] {
 	out := Entry[V]{Value: e.value, Exists: e.version&gone == 0, Version: e.version &^ gone, Hit: true}
-	if e.until != 0 {
-		out.TTL = time.Duration(clink.Left(now, e.until, drift))
+	if until := e.right.until; until != 0 {
+		out.TTL = time.Duration(clink.Left(now, until, drift))
 	}
 	return out
 }
@@ -259,7 +277,7 @@ func (c *Cache[V]) Hits(keys []string, out []Entry[V]) (n int) {
 		}
 		for i := range found[:some] {
 			e := &found[i]
-			if !clink.Serves(now, e.handle.Until(), e.until) {
+			if !e.right.serves(now) {
 				return n
 			}
 			out[n] = e.public(now, c.opt.Drift)
@@ -360,5 +378,5 @@ func (c *Cache[V]) Bytes() int64 { return int64(c.entries.WeightedSize()) }
 func (c *Cache[V]) Leases() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.handles)
+	return len(c.rights)
 }

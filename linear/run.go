@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -86,7 +85,7 @@ func (c *Cache[V]) why(key string) MissCause {
 	switch {
 	case !ok:
 		return Absent
-	case e.until != 0 && c.opt.Clock.Now() >= e.until:
+	case e.right.until != 0 && c.opt.Clock.Now() >= e.right.until:
 		return Expired
 	}
 	return Invalid
@@ -128,8 +127,7 @@ func (c *Cache[V]) step(in clink.Input, err error) (asked []request) {
 
 // keep puts an entry in place.
 func (c *Cache[V]) keep(k clink.Keep) {
-	h := c.handles[k.Gen]
-	e := entry[V]{version: k.Row.Version, handle: h, until: k.Until}
+	e := entry[V]{version: k.Row.Version, right: c.rights[k.Gen]}
 	if !k.Row.Exists {
 		e.version |= gone
 	} else {
@@ -139,9 +137,12 @@ func (c *Cache[V]) keep(k clink.Keep) {
 			return
 		}
 	}
-	if h == nil || c.opt.MaxBytes < 0 {
+	if e.right == nil || c.opt.MaxBytes < 0 {
 		c.entries.Invalidate(k.Key)
 		return
+	}
+	if k.Until != 0 {
+		e.right = &right{e.right.handle, k.Until}
 	}
 	c.entries.Set(k.Key, e)
 }
@@ -152,7 +153,7 @@ func (c *Cache[V]) entry(key string) (clink.Keep, bool) {
 	if !ok {
 		return clink.Keep{}, false
 	}
-	k := clink.Keep{Key: key, Gen: e.handle.Gen, Until: e.until, Row: clink.Row{Exists: e.version&gone == 0, Version: e.version &^ gone}}
+	k := clink.Keep{Key: key, Gen: e.right.handle.Gen, Until: e.right.until, Row: clink.Row{Exists: e.version&gone == 0, Version: e.version &^ gone}}
 	if k.Row.Exists {
 		b, err := c.opt.Codec.Append(nil, e.value)
 		if err != nil {
@@ -211,8 +212,8 @@ func (c *Cache[V]) decode(r clink.Row) (Entry[V], error) {
 // can always stop being one.
 func (c *Cache[V]) stepAside(cause any) {
 	c.broken = true
-	for _, h := range c.handles {
-		h.Revoke()
+	for _, r := range c.rights {
+		r.handle.Revoke()
 	}
 	c.entries.InvalidateAll()
 	for op, w := range c.waiting {
@@ -239,7 +240,7 @@ func fromRow(r store.Row) clink.Row {
 // Acquired implements shard.Watcher.
 func (c *Cache[V]) Acquired(h *shard.Handle, after lease.Gen) {
 	c.mu.Lock()
-	c.handles[h.Gen] = h
+	c.rights[h.Gen] = &right{handle: h}
 	asked := c.step(clink.Acquired{Lease: h.Lease, Until: h.Until(), After: after}, nil)
 	c.mu.Unlock()
 	c.spawn(asked)
@@ -255,7 +256,7 @@ func (c *Cache[V]) Extended(h *shard.Handle) {
 // Revoked implements shard.Watcher: when it returns, the machine knows.
 func (c *Cache[V]) Revoked(h *shard.Handle) {
 	c.mu.Lock()
-	delete(c.handles, h.Gen)
+	delete(c.rights, h.Gen)
 	asked := c.step(clink.Revoked{Gen: h.Gen}, nil)
 	c.mu.Unlock()
 	c.spawn(asked)
@@ -265,18 +266,21 @@ func (c *Cache[V]) Revoked(h *shard.Handle) {
 // is read anew.
 func (c *Cache[V]) retag(r clink.Retag) {
 	c.mu.Lock()
-	old, fresh := c.handles[r.Old], c.handles[r.New]
+	old, fresh := c.rights[r.Old], c.rights[r.New]
 	c.mu.Unlock()
 	if old == nil || fresh == nil {
 		return
 	}
 	for key, e := range c.entries.All() {
-		if e.handle != old || !r.Range.Contains(key) {
+		if e.right.handle != old.handle || !r.Range.Contains(key) {
 			continue
 		}
 		c.mu.Lock() // no Drop or Keep may come in between
-		if now, ok := c.entries.GetIfPresent(key); ok && now.handle == old && old.Valid() && fresh.Valid() {
-			now.handle = fresh
+		if now, ok := c.entries.GetIfPresent(key); ok && now.right.handle == old.handle && old.handle.Valid() && fresh.handle.Valid() {
+			until := now.right.until
+			if now.right = fresh; until != 0 {
+				now.right = &right{fresh.handle, until}
+			}
 			c.entries.Set(key, now)
 		}
 		c.mu.Unlock()
@@ -286,8 +290,12 @@ func (c *Cache[V]) retag(r clink.Retag) {
 // Loads reports what was asked since the last call, per slice, for the assigner.
 func (c *Cache[V]) Loads() []lease.Load {
 	c.mu.Lock()
-	handles := slices.SortedFunc(maps.Values(c.handles), func(a, b *shard.Handle) int { return cmp.Compare(b.Gen, a.Gen) })
+	var handles []*shard.Handle
+	for _, r := range c.rights {
+		handles = append(handles, r.handle)
+	}
 	c.mu.Unlock()
+	slices.SortFunc(handles, func(a, b *shard.Handle) int { return cmp.Compare(b.Gen, a.Gen) })
 	keys, n, d := c.sampler.take(c.opt.Clock.Now())
 	if len(keys) == 0 || d <= 0 {
 		return nil

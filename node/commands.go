@@ -1,7 +1,6 @@
 package node
 
 import (
-	"bytes"
 	"math"
 	"strconv"
 	"strings"
@@ -45,12 +44,12 @@ func get(x kv, args [][]byte, w *resp.Writer) {
 	}
 }
 
-func value(e linear.Entry[[]byte], w *resp.Writer) {
+func value(e linear.Entry[string], w *resp.Writer) {
 	if !e.Exists {
 		w.Null()
 		return
 	}
-	w.Bulk(e.Value)
+	w.BulkString(e.Value)
 }
 
 func mget(x kv, args [][]byte, w *resp.Writer) {
@@ -117,10 +116,10 @@ func getRange(x kv, args [][]byte, w *resp.Writer) {
 		to = max(0, n+to)
 	}
 	if to = min(to, n-1); from > to {
-		w.Bulk([]byte{})
+		w.BulkString("")
 		return
 	}
-	w.Bulk(e.Value[from : to+1])
+	w.BulkString(e.Value[from : to+1])
 }
 
 func ttl(x kv, args [][]byte, w *resp.Writer) {
@@ -189,7 +188,7 @@ func compareAndSet(x kv, args [][]byte, w *resp.Writer) {
 		x.del(args[1])
 		w.SimpleString("OK")
 	default:
-		x.put(args[1], args[3], o.ttl)
+		x.put(args[1], string(args[3]), o.ttl)
 		w.SimpleString("OK")
 	}
 }
@@ -287,7 +286,7 @@ func set(x kv, args [][]byte, w *resp.Writer) {
 		w.Error(msg)
 		return
 	}
-	var e linear.Entry[[]byte]
+	var e linear.Entry[string]
 	if o.nx || o.xx || o.get || o.ttl == linear.KeepTTL {
 		var ok bool
 		if e, ok = x.get(args[1]); !ok {
@@ -299,7 +298,7 @@ func set(x kv, args [][]byte, w *resp.Writer) {
 	case done && o.past:
 		x.del(args[1])
 	case done:
-		x.put(args[1], args[2], o.ttl)
+		x.put(args[1], string(args[2]), o.ttl)
 	}
 	switch {
 	case o.get:
@@ -322,7 +321,7 @@ func setEx(x kv, args [][]byte, w *resp.Writer) {
 		w.Error(msg)
 		return
 	}
-	x.put(args[1], args[3], d)
+	x.put(args[1], string(args[3]), d)
 	w.SimpleString("OK")
 }
 
@@ -333,14 +332,14 @@ func setNX(x kv, args [][]byte, w *resp.Writer) {
 	case e.Exists:
 		w.Int(0)
 	default:
-		x.put(args[1], args[2], 0)
+		x.put(args[1], string(args[2]), 0)
 		w.Int(1)
 	}
 }
 
 func getSet(x kv, args [][]byte, w *resp.Writer) {
 	if e, ok := x.get(args[1]); ok {
-		x.put(args[1], args[2], 0)
+		x.put(args[1], string(args[2]), 0)
 		value(e, w)
 	}
 }
@@ -395,7 +394,7 @@ func mset(x kv, args [][]byte, w *resp.Writer) {
 		return
 	}
 	for i := 1; i < len(args); i += 2 {
-		x.put(args[i], args[i+1], 0)
+		x.put(args[i], string(args[i+1]), 0)
 	}
 	w.SimpleString("OK")
 }
@@ -415,7 +414,7 @@ func msetNX(x kv, args [][]byte, w *resp.Writer) {
 		}
 	}
 	for i := 1; i < len(args); i += 2 {
-		x.put(args[i], args[i+1], 0)
+		x.put(args[i], string(args[i+1]), 0)
 	}
 	w.Int(1)
 }
@@ -440,7 +439,7 @@ func appendTo(x kv, args [][]byte, w *resp.Writer) {
 	if !ok {
 		return
 	}
-	v := append(bytes.Clone(e.Value), args[2]...)
+	v := e.Value + string(args[2])
 	x.put(args[1], v, linear.KeepTTL)
 	w.Int(int64(len(v)))
 }

@@ -54,7 +54,7 @@ func incrFloat(x kv, args [][]byte, w *resp.Writer) {
 	}
 	n, ok1 := decimal(), true
 	if e.Exists {
-		n, ok1 = parseDecimal(e.Value)
+		n, ok1 = parseDecimal([]byte(e.Value))
 	}
 	by, ok2 := parseDecimal(args[2])
 	switch {
@@ -70,6 +70,6 @@ func incrFloat(x kv, args [][]byte, w *resp.Writer) {
 	if text == "-0" {
 		text = "0"
 	}
-	x.put(args[1], []byte(text), linear.KeepTTL)
+	x.put(args[1], text, linear.KeepTTL)
 	w.BulkString(text)
 }

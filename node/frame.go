@@ -167,7 +167,7 @@ func decodeOffers(b []byte) (after lease.Gen, batch []linear.Offer, err error) {
 	return after, batch, nil
 }
 
-func appendEntry(b []byte, e linear.Entry[[]byte]) []byte {
+func appendEntry(b []byte, e linear.Entry[string]) []byte {
 	flags := byte(0)
 	if e.Exists {
 		flags |= 1
@@ -181,17 +181,17 @@ func appendEntry(b []byte, e linear.Entry[[]byte]) []byte {
 	return append(b, e.Value...)
 }
 
-func decodeEntry(b []byte) (linear.Entry[[]byte], error) {
+func decodeEntry(b []byte) (linear.Entry[string], error) {
 	if len(b) == 0 || b[0] > 3 {
-		return linear.Entry[[]byte]{}, errFrame
+		return linear.Entry[string]{}, errFrame
 	}
 	s := scan{b: b[1:]}
-	e := linear.Entry[[]byte]{Exists: b[0]&1 != 0, Hit: b[0]&2 != 0, Version: s.num(), TTL: time.Duration(s.num())}
+	e := linear.Entry[string]{Exists: b[0]&1 != 0, Hit: b[0]&2 != 0, Version: s.num(), TTL: time.Duration(s.num())}
 	if s.bad {
 		return e, errFrame
 	}
 	if e.Exists {
-		e.Value = s.b
+		e.Value = string(s.b)
 	}
 	return e, nil
 }

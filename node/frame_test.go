@@ -30,7 +30,7 @@ func TestJobsReturnAsSent(t *testing.T) {
 			}
 		}
 	}
-	e := linear.Entry[[]byte]{Value: []byte("v"), Exists: true, Hit: true, Version: 9, TTL: time.Second}
+	e := linear.Entry[string]{Value: "v", Exists: true, Hit: true, Version: 9, TTL: time.Second}
 	if got, err := decodeEntry(appendEntry(nil, e)); err != nil || !reflect.DeepEqual(got, e) {
 		t.Errorf("%+v came back as %+v, %v", e, got, err)
 	}

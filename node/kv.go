@@ -15,9 +15,9 @@ import (
 type kv interface {
 	// get is the state of a key; false means that the command must stop, its
 	// answer is an error already.
-	get(key []byte) (linear.Entry[[]byte], bool)
+	get(key []byte) (linear.Entry[string], bool)
 	// put sets a key; ttl 0 is for ever, linear.KeepTTL keeps the deadline.
-	put(key, value []byte, ttl time.Duration)
+	put(key []byte, value string, ttl time.Duration)
 	del(key []byte)
 	// limit is the longest value, in bytes: what would be longer must not be made.
 	limit() int
@@ -34,7 +34,7 @@ var errAnswer = errors.New("the values asked for have more than 128 MiB together
 
 // tx is the kv of commands that write: inside an update, at the owner.
 type tx struct {
-	*linear.Tx[[]byte]
+	*linear.Tx[string]
 	max  int
 	size int // of the values read
 	err  error
@@ -42,7 +42,7 @@ type tx struct {
 
 func (t *tx) limit() int { return t.max }
 
-func (t *tx) get(key []byte) (linear.Entry[[]byte], bool) {
+func (t *tx) get(key []byte) (linear.Entry[string], bool) {
 	e, err := t.Get(string(key))
 	if t.size += len(e.Value); t.size > max(maxAnswer, t.max) {
 		err = errAnswer
@@ -51,15 +51,12 @@ func (t *tx) get(key []byte) (linear.Entry[[]byte], bool) {
 	return e, err == nil
 }
 
-func (t *tx) put(key, value []byte, ttl time.Duration) {
-	if value == nil {
-		value = []byte{}
-	}
+func (t *tx) put(key []byte, value string, ttl time.Duration) {
 	if len(value) > t.max {
 		t.err = errors.Join(t.err, fmt.Errorf("%w: %d bytes, and values have at most %d", store.ErrTooLarge, len(value), t.max))
 		return
 	}
-	t.err = errors.Join(t.err, t.PutTTL(string(key), append(make([]byte, 0, len(value)), value...), ttl))
+	t.err = errors.Join(t.err, t.PutTTL(string(key), value, ttl))
 }
 
 func (t *tx) del(key []byte) { t.err = errors.Join(t.err, t.Delete(string(key))) }
@@ -74,7 +71,7 @@ type reader struct {
 	err  error
 }
 
-func (r *reader) get(key []byte) (linear.Entry[[]byte], bool) {
+func (r *reader) get(key []byte) (linear.Entry[string], bool) {
 	e, err := r.n.read(r.c, key, r.w)
 	if r.size += len(e.Value); r.size > max(maxAnswer, r.limit()) {
 		err = errAnswer
@@ -84,5 +81,5 @@ func (r *reader) get(key []byte) (linear.Entry[[]byte], bool) {
 }
 
 func (r *reader) limit() int                        { return r.n.p.cfg.MaxValue }
-func (r *reader) put([]byte, []byte, time.Duration) { panic("node: a command that only reads writes") }
+func (r *reader) put([]byte, string, time.Duration) { panic("node: a command that only reads writes") }
 func (r *reader) del([]byte)                        { panic("node: a command that only reads deletes") }

@@ -29,7 +29,7 @@ type Node struct {
 
 	listener, adminListener net.Listener
 
-	cache    *linear.Cache[[]byte]
+	cache    *linear.Cache[string]
 	shard    *shard.Node
 	peers    *peers
 	server   *resp.Server
@@ -75,8 +75,8 @@ func (n *Node) start() error {
 		Commands: n.p.commands, Password: n.p.cfg.Password, TLS: n.p.tls, MaxConns: n.p.cfg.MaxConns,
 		MaxBulk: max(n.p.cfg.MaxKey, n.p.cfg.MaxValue), Logger: n.p.log,
 	})
-	n.cache, err = linear.New(linear.Options[[]byte]{
-		Store: n.p.store, Codec: linear.Bytes(), MaxBytes: n.p.cfg.Memory, Timeout: n.p.cfg.Timeout, Clock: n.p.clock,
+	n.cache, err = linear.New(linear.Options[string]{
+		Store: n.p.store, Codec: linear.String(), MaxBytes: n.p.cfg.Memory, Timeout: n.p.cfg.Timeout, Clock: n.p.clock,
 		Join: n.join, Offer: n.offer, Recorder: n.m, Logger: n.p.log,
 	})
 	if err != nil {
@@ -182,7 +182,7 @@ func (n *Node) Gets(c *resp.Conn, cmd *resp.Command, keys [][]byte, w *resp.Writ
 	}
 	s.names = names
 	if len(s.out) < len(names) {
-		s.out = make([]linear.Entry[[]byte], 2*len(names))
+		s.out = make([]linear.Entry[string], 2*len(names))
 	}
 	for at := 0; at < len(names); at++ {
 		hits := n.cache.Hits(names[at:], s.out)
@@ -318,7 +318,7 @@ type session struct {
 	watch []watched
 	hits  uint64 // not yet counted
 	names []string
-	out   []linear.Entry[[]byte]
+	out   []linear.Entry[string]
 }
 
 // session is made when it is first needed.

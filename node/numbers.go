@@ -34,7 +34,7 @@ func setRange(x kv, args [][]byte, w *resp.Writer) {
 	v := make([]byte, max(len(e.Value), int(at)+len(args[3])))
 	copy(v, e.Value)
 	copy(v[at:], args[3])
-	x.put(args[1], v, linear.KeepTTL)
+	x.put(args[1], string(v), linear.KeepTTL)
 	w.Int(int64(len(v)))
 }
 
@@ -60,7 +60,7 @@ func incr(x kv, args [][]byte, w *resp.Writer) {
 	}
 	n := int64(0)
 	if e.Exists {
-		if n, ok = integer(e.Value); !ok {
+		if n, ok = integer([]byte(e.Value)); !ok {
 			w.Error(errInteger)
 			return
 		}
@@ -69,7 +69,7 @@ func incr(x kv, args [][]byte, w *resp.Writer) {
 		w.Error(errOverflow)
 		return
 	}
-	x.put(args[1], strconv.AppendInt(nil, n+by, 10), linear.KeepTTL)
+	x.put(args[1], strconv.FormatInt(n+by, 10), linear.KeepTTL)
 	w.Int(n + by)
 }
 

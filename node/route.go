@@ -17,7 +17,7 @@ var errNowhere = errors.New("TRYAGAIN nothing was written: the keys have no reac
 
 // read is the state of a key: from this node's memory, from its owner's, or from
 // the store. It fails only if the store does.
-func (n *Node) read(c *resp.Conn, key []byte, w *resp.Writer) (linear.Entry[[]byte], error) {
+func (n *Node) read(c *resp.Conn, key []byte, w *resp.Writer) (linear.Entry[string], error) {
 	if e, ok := n.cache.Peek(view(key)); ok {
 		n.m.hit()
 		return e, nil
@@ -37,15 +37,15 @@ func (n *Node) read(c *resp.Conn, key []byte, w *resp.Writer) (linear.Entry[[]by
 }
 
 // readFrom asks another node. Any failure means: read the store instead.
-func (n *Node) readFrom(ctx context.Context, addr string, key []byte) (linear.Entry[[]byte], error) {
+func (n *Node) readFrom(ctx context.Context, addr string, key []byte) (linear.Entry[string], error) {
 	n.m.forwarded.Inc()
 	frame := append([]byte{frameVersion, frameRead}, key...)
 	b, err := n.peers.call(ctx, addr, frame)
 	switch {
 	case err != nil:
-		return linear.Entry[[]byte]{}, err
+		return linear.Entry[string]{}, err
 	case len(b) == 0 || b[0] != answerDone:
-		return linear.Entry[[]byte]{}, errFrame
+		return linear.Entry[string]{}, errFrame
 	}
 	return decodeEntry(b[1:])
 }
@@ -131,7 +131,7 @@ func (n *Node) do(ctx context.Context, j *job, keys []string) ([]byte, error) {
 		return nil, errCrossOwner
 	}
 	w := resp.NewWriter(j.proto)
-	_, err := n.cache.Update(ctx, keys, func(t *linear.Tx[[]byte]) error {
+	_, err := n.cache.Update(ctx, keys, func(t *linear.Tx[string]) error {
 		w.Reset()
 		for _, x := range j.watch {
 			e, err := t.Get(x.key)
@@ -188,8 +188,7 @@ func (n *Node) one(x kv, args [][]byte, w *resp.Writer) {
 
 // set is SET without options: a blind write, which may ride along with others.
 func (n *Node) set(ctx context.Context, j *job, key string, value []byte) ([]byte, error) {
-	v := append(make([]byte, 0, len(value)), value...)
-	if _, err := n.cache.PutTTL(ctx, key, v, 0); err != nil {
+	if _, err := n.cache.PutTTL(ctx, key, string(value), 0); err != nil {
 		return nil, err
 	}
 	return []byte("+OK\r\n"), nil

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"bytes"
 	"crypto/sha1"
 	"encoding/hex"
 	"strings"
@@ -38,7 +37,7 @@ const (
 // holds reports whether a key exists with a value.
 func holds(x kv, key, value []byte) (yes, ok bool) {
 	e, ok := x.get(key)
-	return e.Exists && bytes.Equal(e.Value, value), ok
+	return e.Exists && e.Value == string(value), ok
 }
 
 // release removes a key that has the value.

@@ -29,12 +29,17 @@ var start = time.Now().Add(-50 * 365 * 24 * time.Hour)
 // Now is the reading, in nanoseconds.
 func (c Clock) Now() lease.Tick {
 	if c.Boot {
-		var ts unix.Timespec
-		if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) == nil {
-			return lease.Tick(ts.Nano())
-		}
+		return boot()
 	}
 	return lease.Tick(time.Since(start)) // the monotonic reading alone: cheaper than time.Now
+}
+
+func boot() lease.Tick {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
+		return lease.Tick(time.Since(start))
+	}
+	return lease.Tick(ts.Nano())
 }
 
 // Handle is the right to a range of keys, from when it was acquired until it is
