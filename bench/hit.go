@@ -19,12 +19,37 @@ import (
 )
 
 // The systems of linear-hit: one Get at a time; Hits of 32 keys at a time; the
-// map that linear stands on, bare; and one reading of the clock.
-var hitSystems = []string{"freshet", "freshet-batch", "otter", "clock"}
+// map that linear stands on, bare; the same with one reading of the clock after
+// each look-up, as every check of a lease needs; and that reading alone.
+var hitSystems = []string{"freshet", "freshet-batch", "otter", "otter+clock", "clock"}
+
+// hotSet is what a round of linear-hit reads.
+type hotSet struct {
+	keys int
+	// full says that the memory is nearly full, so that the map keeps the order of
+	// use, which it does from half of its bound on.
+	full bool
+}
+
+func (h hotSet) String() string {
+	if h.full {
+		return fmt.Sprintf("%d keys, memory full", h.keys)
+	}
+	return fmt.Sprintf("%d keys", h.keys)
+}
+
+// bound is the memory allowed to a map of this hot set, whose entries weigh each
+// as given.
+func (h hotSet) bound(each int) int64 {
+	if h.full {
+		return int64(h.keys) * int64(each) * 10 / 9
+	}
+	return 4 << 30
+}
 
 // hitSizes are the sizes of a run of linear-hit.
 type hitSizes struct {
-	hot             []int // keys
+	hot             []hotSet
 	entries         int   // for the memory overhead
 	rounds, verdict int   // verdict: operations that are checked
 	allocs          int   // operations whose allocations are counted
@@ -34,15 +59,17 @@ type hitSizes struct {
 func (o Options) hitSizes() hitSizes {
 	switch {
 	case o.tiny:
-		return hitSizes{[]int{100, 300}, 2000, 2, 400, 10_000, time.Millisecond}
+		return hitSizes{[]hotSet{{100, false}, {300, true}}, 2000, 2, 400, 10_000, time.Millisecond}
 	case o.Preset == "paper":
-		return hitSizes{[]int{10_000, 1_000_000}, 1_000_000, 15, 200_000, 1_000_000, 500 * time.Millisecond}
+		return hitSizes{[]hotSet{{10_000, false}, {10_000, true}, {1_000_000, false}}, 1_000_000, 15, 200_000, 1_000_000, 500 * time.Millisecond}
 	}
-	return hitSizes{[]int{10_000, 1_000_000}, 1_000_000, 7, 50_000, 1_000_000, 150 * time.Millisecond}
+	return hitSizes{[]hotSet{{10_000, false}, {10_000, true}, {1_000_000, false}}, 1_000_000, 7, 50_000, 1_000_000, 150 * time.Millisecond}
 }
 
 const (
 	hitValueBytes = 100
+	keyAndValue   = len("object:000000000") + hitValueBytes
+	hitOverhead   = 114     // what linear counts for an entry beyond them
 	hitChunk      = 1 << 13 // operations between looks at the time
 )
 
@@ -50,16 +77,16 @@ const (
 type hits struct {
 	keys   []string // equal to those that were put in, not the same
 	order  []uint32 // which key is next; whole chunks
-	cache  *linear.Cache[[]byte]
-	bare   *otter.Cache[string, []byte]
+	cache  *linear.Cache[string]
+	bare   *otter.Cache[string, string]
 	base   time.Time
 	misses misses
 }
 
 func hitKey(i int) string { return fmt.Sprintf("object:%09d", i) }
 
-func hitValue(i int) []byte {
-	return []byte(fmt.Sprintf("%-*d", hitValueBytes, i))
+func hitValue(i int) string {
+	return fmt.Sprintf("%-*d", hitValueBytes, i)
 }
 
 // misses counts what the cache could not serve from memory.
@@ -72,14 +99,14 @@ func (*misses) Event(clink.EventKind)                            {}
 func (*misses) StoreCall(linear.StoreCall, time.Duration, error) {}
 func (*misses) SteppedAside()                                    {}
 
-// newHits fills a cache over a store in memory, and a bare map, with n keys.
-func newHits(ctx context.Context, n int, seed uint64) (*hits, error) {
-	h := &hits{base: time.Now()}
+// newHits fills a cache over a store in memory, and a bare map, with a hot set.
+func newHits(ctx context.Context, set hotSet, seed uint64) (*hits, error) {
+	h, n := &hits{base: time.Now()}, set.keys
 	st := memory.New(memory.Options{})
 	var muts []store.Mutation
 	for i := range n {
 		h.keys = append(h.keys, hitKey(i))
-		muts = append(muts, store.Mutation{Key: h.keys[i], Value: hitValue(i)})
+		muts = append(muts, store.Mutation{Key: h.keys[i], Value: []byte(hitValue(i))})
 		if len(muts) == 1000 || i == n-1 {
 			if _, err := st.Commit(ctx, store.ID{byte(i), byte(i >> 8), byte(i >> 16), 1}, muts); err != nil {
 				return nil, err
@@ -89,13 +116,14 @@ func newHits(ctx context.Context, n int, seed uint64) (*hits, error) {
 	}
 	h.order = uniform(stream(seed, uint64(n)), max(hitChunk, min(4*n, 1<<20)/hitChunk*hitChunk), n)
 	var err error
-	h.cache, err = linear.New(linear.Options[[]byte]{Store: st, Codec: linear.Bytes(), MaxBytes: 4 << 30, Recorder: &h.misses})
+	h.cache, err = linear.New(linear.Options[string]{Store: st, Codec: linear.String(), MaxBytes: set.bound(keyAndValue + hitOverhead), Recorder: &h.misses})
 	if err != nil {
 		return nil, err
 	}
-	// The bare map gets a bound it never reaches: a bounded map keeps the books
-	// that a cache needs, an unbounded one is no cache.
-	if h.bare, err = otter.New(&otter.Options[string, []byte]{MaximumSize: 2 * n}); err != nil {
+	// The bare map gets the same bound: one that is bounded keeps the books that a
+	// cache needs, an unbounded one is no cache.
+	weigh := func(k, v string) uint32 { return uint32(len(k) + len(v)) }
+	if h.bare, err = otter.New(&otter.Options[string, string]{MaximumWeight: uint64(set.bound(keyAndValue)), Weigher: weigh}); err != nil {
 		return nil, err
 	}
 	for i, k := range copies(h.keys) {
@@ -146,7 +174,7 @@ func (h *hits) chunk(ctx context.Context, system string, order []uint32) (bad in
 		}
 	case "freshet-batch":
 		var keys [32]string
-		var out [32]linear.Entry[[]byte]
+		var out [32]linear.Entry[string]
 		for part := range slices.Chunk(order, len(keys)) {
 			for at, i := range part {
 				keys[at] = h.keys[i]
@@ -156,6 +184,12 @@ func (h *hits) chunk(ctx context.Context, system string, order []uint32) (bad in
 	case "otter":
 		for _, i := range order {
 			if _, ok := h.bare.GetIfPresent(h.keys[i]); !ok {
+				bad++
+			}
+		}
+	case "otter+clock":
+		for _, i := range order {
+			if _, ok := h.bare.GetIfPresent(h.keys[i]); !ok || time.Since(h.base) == 0 {
 				bad++
 			}
 		}
@@ -218,11 +252,11 @@ func (h *hits) allocs(ctx context.Context, system string, ops int) float64 {
 // wrong counts the keys whose value is not what was put in, in either system.
 func (h *hits) wrong(ctx context.Context) (freshet, bare int) {
 	for i, k := range h.keys {
-		want := string(hitValue(i))
-		if v, _, err := h.cache.Get(ctx, k); err != nil || string(v) != want {
+		want := hitValue(i)
+		if v, _, err := h.cache.Get(ctx, k); err != nil || v != want {
 			freshet++
 		}
-		if v, _ := h.bare.GetIfPresent(k); string(v) != want {
+		if v, _ := h.bare.GetIfPresent(k); v != want {
 			bare++
 		}
 	}

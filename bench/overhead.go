@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/maypok86/otter/v2"
 
@@ -23,7 +24,7 @@ import (
 type fixed struct {
 	mu     sync.Mutex
 	guard  store.Token
-	values [][]byte
+	values []string
 }
 
 func (f *fixed) Load(_ context.Context, key string) (store.Row, error) {
@@ -31,7 +32,7 @@ func (f *fixed) Load(_ context.Context, key string) (store.Row, error) {
 	i, err := strconv.Atoi(number)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return store.Row{Exists: true, Value: f.values[i], Version: 2, Guard: f.guard}, err
+	return store.Row{Exists: true, Value: unsafe.Slice(unsafe.StringData(f.values[i]), hitValueBytes), Version: 2, Guard: f.guard}, err
 }
 
 func (f *fixed) Commit(context.Context, store.ID, []store.Mutation) ([]store.Stamp, error) {
@@ -58,12 +59,12 @@ func heap() float64 {
 // overhead is how many bytes an entry takes beyond its key and value, in the
 // linear cache and in the bare map.
 func overhead(ctx context.Context, n int) (freshet, bare float64, err error) {
-	keys, values := make([]string, n), make([][]byte, n)
+	keys, values := make([]string, n), make([]string, n)
 	for i := range n {
 		keys[i], values[i] = hitKey(i), hitValue(i)
 	}
 	before := heap()
-	m, err := otter.New(&otter.Options[string, []byte]{MaximumSize: 2 * n})
+	m, err := otter.New(&otter.Options[string, string]{MaximumSize: 2 * n})
 	if err != nil {
 		return 0, 0, err
 	}
@@ -77,7 +78,7 @@ func overhead(ctx context.Context, n int) (freshet, bare float64, err error) {
 	m = nil
 
 	before = heap()
-	c, err := linear.New(linear.Options[[]byte]{Store: &fixed{values: values}, Codec: linear.Bytes(), MaxBytes: 4 << 30})
+	c, err := linear.New(linear.Options[string]{Store: &fixed{values: values}, Codec: linear.String(), MaxBytes: 4 << 30})
 	if err != nil {
 		return 0, 0, err
 	}
