@@ -277,15 +277,10 @@ func dialPlain(addr string) (*plain, error) {
 
 // do sends a command and reads its answer; an error answer is an error.
 func (p *plain) do(args ...string) (resp.Reply, error) {
-	w := resp.NewWriter(2)
-	w.Array(len(args))
-	for _, a := range args {
-		w.BulkString(a)
-	}
 	if err := p.SetDeadline(time.Now().Add(quietLimit)); err != nil {
 		return resp.Reply{}, err
 	}
-	if _, err := p.Write(w.Bytes()); err != nil {
+	if _, err := p.Write(resp.AppendCommand(nil, args...)); err != nil {
 		return resp.Reply{}, err
 	}
 	r, err := resp.ReadReply(p.r)

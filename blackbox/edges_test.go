@@ -26,12 +26,7 @@ import (
 
 // encoded is a command as clients send it.
 func encoded(args ...string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "*%d\r\n", len(args))
-	for _, a := range args {
-		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(a), a)
-	}
-	return b.String()
+	return string(resp.AppendCommand(nil, args...))
 }
 
 // raw is a connection that speaks RESP by hand.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"sync"
 	"time"
 
@@ -122,20 +121,15 @@ func (p *peers) dial(addr string) (*link.Link, error) {
 
 // ask sends one command and wants OK.
 func ask(nc net.Conn, r *bufio.Reader, args ...string) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "*%d\r\n", len(args))
-	for _, a := range args {
-		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(a), a)
-	}
-	if _, err := nc.Write([]byte(b.String())); err != nil {
+	if _, err := nc.Write(resp.AppendCommand(nil, args...)); err != nil {
 		return err
 	}
 	reply, err := resp.ReadReply(r)
 	if err != nil {
 		return err
 	}
-	if s := fmt.Sprint(reply); !strings.Contains(s, "OK") {
-		return fmt.Errorf("node: %s was answered with %s", args[0], s)
+	if reply.Kind != '+' || reply.Text != "OK" {
+		return fmt.Errorf("node: %s was answered with %v", args[0], reply)
 	}
 	return nil
 }

@@ -63,12 +63,7 @@ func dial(t testing.TB, addr string) *wire {
 
 func (c *wire) send(args ...string) {
 	c.t.Helper()
-	var b strings.Builder
-	fmt.Fprintf(&b, "*%d\r\n", len(args))
-	for _, a := range args {
-		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(a), a)
-	}
-	if _, err := c.nc.Write([]byte(b.String())); err != nil {
+	if _, err := c.nc.Write(resp.AppendCommand(nil, args...)); err != nil {
 		c.t.Fatal(err)
 	}
 }

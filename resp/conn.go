@@ -46,14 +46,13 @@ type Conn struct {
 	request int      // the length of the request being answered
 	count   uint64   // commands since they were last counted
 	recent  *Command // the last one, which is likely the next one
-	raw     string   // its name as it was sent
+	raw     []byte   // its name as it was sent
 	keys    [][]byte // of GETs that arrived together
 	next    [][]byte // the request after them
 
 	mu             sync.Mutex
 	name, lib, ver string
 	cmd            string
-	last           time.Time
 	reading        bool // a drain may cut it
 	timed          bool // a read deadline is set
 	draining       bool
@@ -90,7 +89,7 @@ const (
 
 func newConn(s *Server, nc net.Conn, id int64) *Conn {
 	now := time.Now()
-	c := &Conn{s: s, nc: nc, id: id, created: now, last: now, since: now}
+	c := &Conn{s: s, nc: nc, id: id, created: now, since: now}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.proto.Store(2)
 	c.w = Writer{proto: 2, flush: c.flush}
@@ -228,14 +227,14 @@ func (c *Conn) answer() (again bool) {
 // more looks whether the request is a GET that is followed by others, as it is in
 // a pipeline: then keys are all of theirs, and request is as long as they are.
 func (c *Conn) more(args [][]byte) bool {
-	if c.recent == nil || c.recent.Name != "get" || len(args) != 2 || c.raw != string(args[0]) || c.multi != nil || !c.authed.Load() || c.silent != replyOn {
+	if c.recent == nil || c.recent.Name != "get" || len(args) != 2 || !bytes.Equal(c.raw, args[0]) || c.multi != nil || !c.authed.Load() || c.silent != replyOn {
 		return false
 	}
 	lim := c.limits()
 	c.keys = append(c.keys[:0], args[1])
 	for len(c.keys) < maxTogether {
 		n, next, err := parse(c.in[c.r+c.request:], c.next, lim)
-		if c.next = next; n == 0 || err != nil || len(next) != 2 || c.raw != string(next[0]) {
+		if c.next = next; n == 0 || err != nil || len(next) != 2 || !bytes.Equal(c.raw, next[0]) {
 			break
 		}
 		c.keys = append(c.keys, next[1])
@@ -382,9 +381,9 @@ func (c *Conn) flush() {
 func (c *Conn) command(args [][]byte) {
 	c.count++
 	cmd := c.recent
-	if cmd == nil || c.raw != string(args[0]) {
+	if cmd == nil || !bytes.Equal(c.raw, args[0]) {
 		if cmd = c.s.lookup(args[0]); cmd != nil {
-			c.recent, c.raw = cmd, string(args[0])
+			c.recent, c.raw = cmd, append(c.raw[:0], args[0]...)
 		}
 	}
 	switch {

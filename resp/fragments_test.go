@@ -53,12 +53,7 @@ func long(args int, word string) string {
 	for i := len(all); i < args; i++ {
 		all = append(all, fmt.Sprint(word, i))
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "*%d\r\n", args)
-	for _, a := range all {
-		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(a), a)
-	}
-	return b.String()
+	return string(AppendCommand(nil, all...))
 }
 
 // A long request that comes in small pieces is one request, and is bounded.

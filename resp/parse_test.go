@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 )
@@ -79,15 +78,6 @@ func TestOversize(t *testing.T) {
 	}
 }
 
-func encode(args [][]byte) []byte {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "*%d\r\n", len(args))
-	for _, a := range args {
-		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(a), a)
-	}
-	return b.Bytes()
-}
-
 // Whatever comes in, nothing panics, and what is understood is understood again
 // when it is said the plain way.
 func FuzzRequest(f *testing.F) {
@@ -102,7 +92,11 @@ func FuzzRequest(f *testing.F) {
 		if err != nil || n == 0 || len(args) == 0 {
 			return
 		}
-		again := encode(args)
+		var words []string
+		for _, a := range args {
+			words = append(words, string(a))
+		}
+		again := AppendCommand(nil, words...)
 		m, same, err := parse(again, nil, limits{args: 1 << 20, bulk: 1 << 20, inline: 1, request: 1 << 30})
 		if err != nil || m != len(again) || len(same) != len(args) {
 			t.Fatalf("%q became %q: %v", args, same, err)

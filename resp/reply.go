@@ -37,6 +37,17 @@ func (r Reply) String() string {
 	return r.Text
 }
 
+// AppendCommand appends a command as clients send it. It is meant for tests and
+// tools.
+func AppendCommand(buf []byte, args ...string) []byte {
+	w := Writer{buf: buf}
+	w.Array(len(args))
+	for _, a := range args {
+		w.BulkString(a)
+	}
+	return w.buf
+}
+
 // ReadReply reads one reply. It is meant for tests and tools.
 func ReadReply(r *bufio.Reader) (Reply, error) { return readReply(r, 0) }
 

@@ -4,7 +4,8 @@
 // slow, neither ends another's connection nor takes more memory than the limits.
 //
 // The parser is our own: redcon is to be had at v1.6.2 only and knows little of
-// RESP3, and this is the hot path. In steady state a command allocates nothing.
+// RESP3, and this is the hot path: reading a command and writing its reply
+// allocate nothing once a connection's buffers have grown.
 package resp
 
 import (
