@@ -20,7 +20,7 @@ type metrics struct {
 	missed    atomic.Uint64
 	events    [clink.EventKinds]prometheus.Counter
 	misses    [3]prometheus.Counter
-	forwarded prometheus.Counter
+	forwarded [2]prometheus.Counter // reads, writes
 	leases    [3]prometheus.Counter
 	aside     prometheus.Counter
 	store     [4]prometheus.Observer
@@ -48,6 +48,15 @@ var eventNames = [clink.EventKinds][2]string{
 	clink.Inherited:           {"inherited_total", "entries"},
 }
 
+var eventHelp = map[string]string{
+	"fills_refused_total":     "Rows that were read and not kept, by the rule that refused.",
+	"writes_unresolved_total": "Writes whose outcome was unknown for a while, by how far they came.",
+	"guards_total":            "Requests to install a guard, by what the store said.",
+	"writes_refused_total":    "Attempts of writes that the store refused, by why; they are decided anew.",
+	"combined_total":          "Writes and reads that shared another's request to the store.",
+	"inherited_total":         "Entries taken over from a slice's former owner.",
+}
+
 func newMetrics(n *Node) *metrics {
 	m := &metrics{registry: prometheus.NewRegistry(), commands: map[string]prometheus.Observer{}}
 	f := prometheus.WrapRegistererWithPrefix("freshet_", prometheus.WrapRegistererWith(prometheus.Labels{"node": n.id}, m.registry))
@@ -61,16 +70,19 @@ func newMetrics(n *Node) *metrics {
 		return vecs[name]
 	}
 	for k, name := range eventNames {
-		m.events[k] = vec(name[0], "What the protocol did, by kind.", "kind").WithLabelValues(name[1])
+		m.events[k] = vec(name[0], eventHelp[name[0]], "kind").WithLabelValues(name[1])
 	}
 	for i, why := range []string{"absent", "expired", "lease_over"} {
 		m.misses[i] = vec("misses_total", "Reads that were not served from memory, by cause.", "cause").WithLabelValues(why)
 	}
-	m.forwarded = vec("forwarded_total", "Requests that went to another node.", "kind").WithLabelValues("all")
+	for i, what := range []string{"read", "write"} {
+		m.forwarded[i] = vec("forwarded_total", "Requests that went to another node, by kind.", "kind").WithLabelValues(what)
+	}
 	for i, what := range []string{"acquired", "renewed", "ended"} {
 		m.leases[i] = vec("leases_total", "Leases of slices, by what became of them; those that end were recalled, lapsed or replaced.", "kind").WithLabelValues(what)
 	}
-	m.aside = vec("stepped_aside_total", "Invariants that failed; the node reads through after one.", "kind").WithLabelValues("all")
+	m.aside = prometheus.NewCounter(prometheus.CounterOpts{Name: "stepped_aside_total", Help: "Invariants that failed; the node reads through after one."})
+	f.MustRegister(m.aside)
 	buckets := prometheus.ExponentialBuckets(1e-6, 2, 24)
 	calls := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "store_seconds", Help: "How long the store took, by request.", Buckets: buckets}, []string{"request"})
 	cmds := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "command_seconds", Help: "How long commands took, but GETs served from memory, by name.", Buckets: buckets}, []string{"command"})

@@ -38,7 +38,7 @@ func (n *Node) read(c *resp.Conn, key []byte, w *resp.Writer) (linear.Entry[stri
 
 // readFrom asks another node. Any failure means: read the store instead.
 func (n *Node) readFrom(ctx context.Context, addr string, key []byte) (linear.Entry[string], error) {
-	n.m.forwarded.Inc()
+	n.m.forwarded[0].Inc()
 	frame := append([]byte{frameVersion, frameRead}, key...)
 	b, err := n.peers.call(ctx, addr, frame)
 	switch {
@@ -94,7 +94,7 @@ func (n *Node) attempt(ctx context.Context, j *job, keys []string, w *resp.Write
 	if !ok || r.Node == "" || r.Node == n.incarnation {
 		return false
 	}
-	n.m.forwarded.Inc()
+	n.m.forwarded[1].Inc()
 	b, err := n.peers.call(ctx, r.Addr, j.append(nil))
 	switch {
 	case errors.Is(err, errUnreached):
