@@ -50,9 +50,9 @@ func (h hotSet) bound(each int) int64 {
 // hitSizes are the sizes of a run of linear-hit.
 type hitSizes struct {
 	hot             []hotSet
-	entries         int   // for the memory overhead
-	rounds, verdict int   // verdict: operations that are checked
-	allocs          int   // operations whose allocations are counted
+	entries         int // for the memory overhead
+	rounds, verdict int // verdict: operations that are checked
+	allocs          int // operations whose allocations are counted
 	round           time.Duration
 }
 

@@ -9,7 +9,7 @@ import (
 
 // hitCase is one line of linear-hit.
 type hitCase struct {
-	system          string
+	system     string
 	hot        hotSet
 	goroutines int
 }
@@ -51,7 +51,7 @@ func linearHit(ctx context.Context, opt Options) (*Report, error) {
 
 // measure fills both systems with one hot set and lets them take turns.
 func (f *hitFound) measure(ctx context.Context, opt Options, hot hotSet, sizes hitSizes) error {
-	opt.Progress("filling "+hot.String())
+	opt.Progress("filling " + hot.String())
 	h, err := newHits(ctx, hot, opt.Seed)
 	if err != nil {
 		return err
@@ -115,6 +115,7 @@ func (f *hitFound) report(opt Options, sizes hitSizes, ours, bare float64) *Repo
 	r.notes = append(r.notes, fmt.Sprintf("Keys of %d bytes, values of %d, in random order; look-ups use copies of the keys, so that strings are compared and not only their addresses.", len(hitKey(0)), hitValueBytes),
 		"freshet is linear.Cache over store/memory, one Get at a time; freshet-batch is its Hits, 32 keys at a time, which read the clock once; otter is the map of linear.Cache alone, with the same bound; otter+clock reads the clock after each of its look-ups, which is the least a lease can cost; clock is one time.Since.",
 		"A clock reading waits for what came before it, so that look-ups which follow one another no longer overlap: otter, then clock costs more than the two measured alone.",
+		"The median of several rounds, with the least and the most in brackets.",
 		"Closed loop, one operation after the other on each goroutine; systems take turns in rounds of "+sizes.round.String()+". A round with a single miss is an error.",
 		"CPU ns are those of the whole process, work in the background included; they survive what else runs on the machine, and M/s per core follow from them. Ratios and goals are of CPU ns.",
 		"The paper's figure is of reads in process over 24 cores (WriteGuards, figure 11a), on other hardware.")
@@ -124,7 +125,9 @@ func (f *hitFound) report(opt Options, sizes hitSizes, ours, bare float64) *Repo
 // goals are judged on the smallest hot set: there the cost is ours, and not that
 // of fetching a key from memory.
 func (f *hitFound) goals(r *Report, hot []hotSet, ours float64) {
-	at := func(system string, hot hotSet, goroutines int) []float64 { return f.ns[hitCase{system, hot, goroutines}] }
+	at := func(system string, hot hotSet, goroutines int) []float64 {
+		return f.ns[hitCase{system, hot, goroutines}]
+	}
 	for _, set := range hot {
 		for _, g := range []int{1, 2} {
 			own, floor, clock, bare := at("freshet", set, g), at("otter+clock", set, g), at("clock", set, g), at("otter", set, g)

@@ -99,6 +99,9 @@ func linearRemote(ctx context.Context, opt Options) (r *Report, err error) {
 	for _, system := range opt.Systems {
 		opt.Progress("reads and writes for the checker: " + system)
 		checked, wrong, err := remoteVerdict(servers[system].addrs[0], sizes.verdict, opt.Seed)
+		if err != nil && wrong == 0 {
+			return nil, fmt.Errorf("the checker's reads and writes of %s: %w", system, err)
+		}
 		if err != nil {
 			r.notes = append(r.notes, fmt.Sprintf("The checker says of %s: %v", system, err))
 		}

@@ -31,7 +31,7 @@ func (f *remoteFound) report(opt Options, sizes remoteSizes) *Report {
 	}
 	f.goals(r)
 	f.plot(r)
-	r.notes = append(r.notes, fmt.Sprintf("%d keys of %d bytes in random order, values of %d bytes; the same client for all systems: one thread that waits for all connections with epoll. Closed loop: a connection sends its next batch when all of the last is answered, as redis-benchmark does, so latencies of many connections follow from the throughput.", sizes.keys, keyBytes, valueBytes),
+	r.notes = append(r.notes, "The median of several rounds, with the least and the most in brackets.", fmt.Sprintf("%d keys of %d bytes in random order, values of %d bytes; the same client for all systems: one thread that waits for all connections with epoll. Closed loop: a connection sends its next batch when all of the last is answered, as redis-benchmark does, so latencies of many connections follow from the throughput.", sizes.keys, keyBytes, valueBytes),
 		"freshet-memory keeps its data in memory, as redis does with --save '' --appendonly no; freshet-pebble syncs every write to disk before it answers, as redis-aof does with --appendonly yes --appendfsync always. Writes that wait together are synced together, in both.",
 		"Systems take turns in rounds of "+sizes.round.String()+"; all are running all the time, the others idle. Each measured GET must return the value of its key.")
 	if f.pinned {

@@ -130,7 +130,7 @@ func (r *Report) page() string {
 	for _, n := range r.notes {
 		fmt.Fprintf(&b, "- %s\n", n)
 	}
-	fmt.Fprintf(&b, "- Several rounds: the median, with the least and the most in brackets.\n- Machine: %s.\n- Commit: %s.\n- Command: `%s`, which took %s.\n",
+	fmt.Fprintf(&b, "- Machine: %s.\n- Commit: %s.\n- Command: `%s`, which took %s.\n",
 		r.Machine, r.Commit, r.Command, r.took.Round(time.Second))
 	return b.String()
 }

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 
 	"gonum.org/v1/plot/plotter"
 )
@@ -32,7 +33,7 @@ func linearTrace(ctx context.Context, opt Options) (*Report, error) {
 	}
 	origin := ormBusyOrigin
 	if opt.Trace != "" {
-		origin = "Trace: " + opt.Trace + "."
+		origin = "Trace: " + filepath.Base(opt.Trace) + "."
 	}
 	r.notes = append(r.notes, origin,
 		fmt.Sprintf("The first %d accesses; each is made a write with the probability %g, by its position; %d clients, four to a node, make bursts of %d; values are 64 to 1024 bytes long, by type of object.", len(accesses), opt.Writes, traceClients, burst),
