@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/freshet-cache/freshet/internal/durable"
 	"github.com/freshet-cache/freshet/shard"
 )
 
@@ -108,26 +109,10 @@ func (c *Coordinator) write() error {
 	b := binary.BigEndian.AppendUint64(nil, c.term)
 	b = append(b, c.state...)
 	out := binary.BigEndian.AppendUint32([]byte(magic), crc32.ChecksumIEEE(b))
-	name := filepath.Join(c.dir, file)
-	f, err := os.OpenFile(name+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
+	if err := durable.WriteFile(filepath.Join(c.dir, file), append(out, b...)); err != nil {
 		return fmt.Errorf("embedded: %w", err)
 	}
-	_, err = f.Write(append(out, b...))
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("embedded: %w", err)
-	}
-	if err := os.Rename(name+".new", name); err != nil {
-		return fmt.Errorf("embedded: %w", err)
-	}
-	d, err := os.Open(c.dir)
-	if err != nil {
-		return fmt.Errorf("embedded: %w", err)
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return nil
 }
 
 // Lead implements shard.Coordinator.

@@ -68,21 +68,22 @@ var protocols = []string{"linear/clink", "shard/lease"}
 // may says what a package of this module may import of it. A package that is not
 // listed may import anything: node, cmd, bench, examples and tests are wiring.
 var may = map[string][]string{
-	"linear/clink":    {"shard/lease"},
-	"shard/lease":     {},
-	"linear":          {"linear/clink", "shard", "shard/lease", "store"},
-	"shard":           {"shard/lease"},
-	"store":           {},
-	"store/tablet":    {"store"},
-	"store/memory":    {"store", "store/tablet"},
-	"store/pebble":    {"store", "store/tablet"},
-	"store/storetest": {"store"},
-	"coord/embedded":  {"shard"},
-	"link":            {},
-	"resp":            {},
-	"check":           {},
-	"sim":             {"linear/clink", "shard/lease", "check"},
-	"sim/explore":     {"linear/clink", "shard/lease", "sim", "check"},
+	"linear/clink":     {"shard/lease"},
+	"shard/lease":      {},
+	"linear":           {"linear/clink", "shard", "shard/lease", "store"},
+	"shard":            {"shard/lease"},
+	"store":            {},
+	"store/tablet":     {"store"},
+	"store/memory":     {"store", "store/tablet"},
+	"store/pebble":     {"store", "store/tablet", "internal/durable"},
+	"store/storetest":  {"store"},
+	"coord/embedded":   {"shard", "internal/durable"},
+	"internal/durable": {},
+	"link":             {},
+	"resp":             {},
+	"check":            {},
+	"sim":              {"linear/clink", "shard/lease", "check"},
+	"sim/explore":      {"linear/clink", "shard/lease", "sim", "check"},
 }
 
 // wiring may import anything.

@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"golang.org/x/sys/unix"
 
+	"github.com/freshet-cache/freshet/internal/durable"
 	"github.com/freshet-cache/freshet/store"
 	"github.com/freshet-cache/freshet/store/tablet"
 )
@@ -79,23 +80,7 @@ func identify(dir string) error {
 
 // mark makes an empty directory ours, before anything else is in it.
 func mark(dir string) error {
-	tmp := filepath.Join(dir, markerFile+".new")
-	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(marker)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp, filepath.Join(dir, markerFile)); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return durable.WriteFile(filepath.Join(dir, markerFile), []byte(marker))
 }
 
 func (s *Store) open() (err error) {
