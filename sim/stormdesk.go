@@ -115,13 +115,13 @@ func (d *coordinator) campaign(c *clerk, life int, term uint64) (uint64, []byte,
 	default:
 		return 0, nil, false
 	}
-	d.until = max(d.until, now+lengthen(d.leadSpan, d.s.plan.Config.Drift))
+	d.until = max(d.until, now+lease.Lengthen(d.leadSpan, d.s.plan.Config.Drift))
 	return d.term, d.state, true
 }
 
 // elected takes the answer to a campaign that was sent at the tick sent.
 func (c *clerk) elected(sent lease.Tick, won, asked uint64, state []byte) {
-	led := sent + shorten(c.desk.leadSpan, c.desk.s.plan.Config.Drift)
+	led := sent + lease.Shorten(c.desk.leadSpan, c.desk.s.plan.Config.Drift)
 	if won == c.term {
 		c.machine.Led(won, led)
 		return
@@ -274,8 +274,3 @@ func (d *coordinator) strike(f Fault) {
 		})
 	}
 }
-
-// What the drift bound takes from a lease that is held, and adds to one that is
-// waited for; the coordinator's leadership is a lease like any other.
-func shorten(d lease.Tick, drift int64) lease.Tick  { return d - (d/1e6+1)*lease.Tick(drift) }
-func lengthen(d lease.Tick, drift int64) lease.Tick { return d + (d/1e6+1)*lease.Tick(drift) }

@@ -112,7 +112,7 @@ func (a *Assigner) Elected(now Tick, term uint64, led Tick, state State, gone []
 			s.rev = a.rev // a successor must know of the longer leases first
 		}
 		if !slices.Contains(gone, h.Host) {
-			s.until = now + lengthen(a.longest, a.opt.Drift) // A5
+			s.until = now + Lengthen(a.longest, a.opt.Drift) // A5
 		}
 		a.slices = append(a.slices, s)
 	}
@@ -186,7 +186,7 @@ func (a *Assigner) grant(now Tick, node string, out []AssignerOutput) []Assigner
 		case s.recalled: // A2
 		case s.rev > a.saved: // A3
 		default:
-			s.until = max(s.until, now+lengthen(a.opt.Length, a.opt.Drift)) // A1
+			s.until = max(s.until, now+Lengthen(a.opt.Length, a.opt.Drift)) // A1
 			g.Leases = append(g.Leases, s.Lease)
 			g.After = append(g.After, s.after)
 		}

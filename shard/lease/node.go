@@ -125,7 +125,7 @@ func (n *Node) Granted(now Tick, in Grant, out []NodeOutput) []NodeOutput {
 			delete(n.gave, g)
 		}
 	}
-	until := sent + shorten(in.Length, n.opt.Drift) // N1, N2
+	until := sent + Shorten(in.Length, n.opt.Drift) // N1, N2
 	for i, l := range in.Leases {
 		h, held := n.held[l.Gen]
 		switch {
@@ -272,8 +272,8 @@ func minus(r, s Range) (out []Range) {
 	return out
 }
 
-// shorten is how long a lease of length d may be used by a clock that may run
-// slow by drift millionths; lengthen is how long to wait by a clock that may
+// Shorten is how long a lease of length d may be used by a clock that may run
+// slow by drift millionths; Lengthen is how long to wait by a clock that may
 // run fast, until such a lease is surely over.
-func shorten(d Tick, drift int64) Tick  { return d - Tick((int64(d)/1e6+1)*drift) }
-func lengthen(d Tick, drift int64) Tick { return d + Tick((int64(d)/1e6+1)*drift) }
+func Shorten(d Tick, drift int64) Tick  { return d - Tick((int64(d)/1e6+1)*drift) }
+func Lengthen(d Tick, drift int64) Tick { return d + Tick((int64(d)/1e6+1)*drift) }
