@@ -6,6 +6,7 @@ package memory
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -49,9 +50,16 @@ type Store struct {
 
 	mu      sync.Mutex
 	rows    map[string]row
+	sorted  []string // the keys of rows in order, or nil if one came or went
 	version store.Version
+	floor   store.Version // of the absence of keys that have no row
+	sweepAt int           // how many rows call for a sweep
 	closed  bool
 }
+
+// grace is how long a deleted or expired row is kept: while a write of its key may
+// be in doubt, its write id is the proof.
+const grace = 10 * time.Minute
 
 // row is a key's latest write; a deleted one stays as a tombstone.
 type row struct {
@@ -103,7 +111,10 @@ func (s *Store) alive() error {
 }
 
 func (s *Store) load(key string) store.Row {
-	r := s.rows[key]
+	r, ok := s.rows[key]
+	if !ok {
+		return store.Row{Version: s.floor}
+	}
 	out := store.Row{Exists: r.exists, Value: r.value, Version: r.version, Writer: r.writer, Written: r.written}
 	if !r.expires.IsZero() {
 		if out.TTL = r.expires.Sub(s.opt.Clock()); out.TTL <= 0 {
@@ -141,7 +152,8 @@ func (s *Store) apply(id store.ID, muts []store.Mutation) ([]store.Stamp, error)
 		return nil, err
 	}
 	for _, m := range muts {
-		if m.Check && s.load(m.Key).Version != m.Expect {
+		_, ok := s.rows[m.Key]
+		if m.Check && s.load(m.Key).Version != m.Expect && (ok || m.Expect != 0) {
 			return nil, fmt.Errorf("%w (key %q)", store.ErrConflict, m.Key)
 		}
 	}
@@ -159,13 +171,39 @@ func (s *Store) apply(id store.ID, muts []store.Mutation) ([]store.Stamp, error)
 				r.expires = s.rows[m.Key].expires
 			}
 		}
+		if _, ok := s.rows[m.Key]; !ok {
+			s.sorted = nil
+		}
 		s.rows[m.Key] = r
 		stamps[i].Version = r.version
 		if !r.expires.IsZero() {
 			stamps[i].TTL = r.expires.Sub(now)
 		}
 	}
+	if len(s.rows) >= s.sweepAt {
+		s.sweep()
+	}
 	return stamps, nil
+}
+
+// sweep forgets what has long been deleted or expired. It is done when the rows
+// have doubled, so that a write pays for a constant share of it.
+func (s *Store) sweep() {
+	old := s.opt.Clock().Add(-grace)
+	for k, r := range s.rows {
+		last := r.version
+		switch {
+		case !r.exists && r.written.Before(old):
+		case !r.expires.IsZero() && r.expires.Before(old):
+			last++
+		default:
+			continue
+		}
+		s.floor = max(s.floor, last+1)
+		delete(s.rows, k)
+		s.sorted = nil
+	}
+	s.sweepAt = max(1024, 2*len(s.rows))
 }
 
 // SetGuard installs token over [low, high).
@@ -190,17 +228,19 @@ func (s *Store) Splits(_ context.Context, low, high string) ([]string, error) {
 func (s *Store) Scan(_ context.Context, from string, limit int) (keys []string, next string, done bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var all []string
-	for k := range s.rows {
-		if k >= from && s.load(k).Exists {
-			all = append(all, k)
+	if s.sorted == nil {
+		s.sorted = slices.Sorted(maps.Keys(s.rows))
+	}
+	at, _ := slices.BinarySearch(s.sorted, from)
+	for _, k := range s.sorted[at:] {
+		if len(keys) >= limit {
+			return keys, k, false, s.alive()
+		}
+		if s.load(k).Exists {
+			keys = append(keys, k)
 		}
 	}
-	slices.Sort(all)
-	if len(all) <= limit {
-		return all, "", true, s.alive()
-	}
-	return all[:limit], all[limit], false, s.alive()
+	return keys, "", true, s.alive()
 }
 
 // Count returns how many keys exist.
@@ -235,6 +275,6 @@ func (s *Store) Restart(ctx context.Context, key string) error { return s.tablet
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closed, s.rows = true, nil
+	s.closed, s.rows, s.sorted = true, nil, nil
 	return nil
 }

@@ -135,8 +135,7 @@ func (s *Store) Load(_ context.Context, key string) (store.Row, error) {
 			return store.Row{}, err
 		}
 		if out.Exists {
-			out.Value = slices.Clone(r.value)
-			if out.Value == nil {
+			if out.Value = r.value; out.Value == nil {
 				out.Value = []byte{}
 			}
 		}
@@ -163,7 +162,8 @@ func (s *Store) get(key string) (r row, ok bool, err error) {
 	if err != nil {
 		return r, false, fmt.Errorf("pebble: reading %q: %w", key, err)
 	}
-	r, err = decodeRow(key, slices.Clone(b))
+	r, err = decodeRow(key, b)
+	r.value = slices.Clone(r.value)
 	return r, err == nil, errors.Join(err, closer.Close())
 }
 
