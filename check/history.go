@@ -171,6 +171,8 @@ type Writer struct {
 	buf *bufio.Writer
 	enc *json.Encoder
 	err error // the first
+
+	closed bool
 }
 
 // NewWriter returns a writer of JSON lines to w.
@@ -187,7 +189,11 @@ var errWriterClosed = errors.New("check: an operation was added after Close: it 
 func (w *Writer) Add(o Op) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.err == nil {
+	switch {
+	case w.err != nil:
+	case w.closed:
+		w.err = errWriterClosed
+	default:
 		w.err = w.enc.Encode(o)
 	}
 }
@@ -200,14 +206,6 @@ func (w *Writer) Close() error {
 	if w.err == nil {
 		w.err = w.buf.Flush()
 	}
-	err := w.err
-	if err == nil {
-		w.enc = json.NewEncoder(refusal{})
-	}
-	return err
+	w.closed = true
+	return w.err
 }
-
-// refusal takes nothing.
-type refusal struct{}
-
-func (refusal) Write([]byte) (int, error) { return 0, errWriterClosed }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 
@@ -34,25 +33,5 @@ func TestConfigIsCheckedWhole(t *testing.T) {
 	}
 	if c := node.Defaults(); c.Check() != nil {
 		t.Error("the defaults are wrong")
-	}
-}
-
-func TestVerdicts(t *testing.T) {
-	good := `{"client":1,"kind":"write","key":"k","value":"v","start":1,"end":2,"outcome":"ok"}
-{"client":2,"kind":"read","key":"k","value":"v","found":true,"start":3,"end":4,"outcome":"ok"}`
-	for name, c := range map[string]struct{ in, says string }{
-		"good":       {good, "linearizable: 2 operations"},
-		"stale":      {good + "\n" + `{"client":2,"kind":"read","key":"k","start":5,"end":6,"outcome":"ok"}`, "violated"},
-		"unreadable": {"{", "line 1"},
-	} {
-		var out bytes.Buffer
-		err := verdict(&out, strings.NewReader(c.in), 0)
-		text := out.String()
-		if err != nil {
-			text += err.Error()
-		}
-		if (err == nil) != (name == "good") || !strings.Contains(text, c.says) {
-			t.Errorf("%s: %v\n%s", name, err, text)
-		}
 	}
 }
