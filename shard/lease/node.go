@@ -273,7 +273,9 @@ func minus(r, s Range) (out []Range) {
 }
 
 // Shorten is how long a lease of length d may be used by a clock that may run
-// slow by drift millionths; Lengthen is how long to wait by a clock that may
-// run fast, until such a lease is surely over.
-func Shorten(d Tick, drift int64) Tick  { return d - Tick((int64(d)/1e6+1)*drift) }
+// slow by drift millionths.
+func Shorten(d Tick, drift int64) Tick { return d - Tick((int64(d)/1e6+1)*drift) }
+
+// Lengthen is how long to wait, by a clock that may run fast by drift millionths,
+// until a lease of length d is surely over.
 func Lengthen(d Tick, drift int64) Tick { return d + Tick((int64(d)/1e6+1)*drift) }
