@@ -17,7 +17,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 	"unsafe"
@@ -315,15 +317,36 @@ func (c *Cache[V]) PutTTL(ctx context.Context, key string, value V, ttl time.Dur
 	return c.write(ctx, clink.Mut{Key: key, Value: b, TTL: lease.Tick(min(ttl, MaxTTL))})
 }
 
+// PutAll sets several keys, all at once or none: no reader sees one of them
+// without the others. They must all be owned by this node.
+func (c *Cache[V]) PutAll(ctx context.Context, values map[string]V) error {
+	if len(values) == 0 {
+		return nil
+	}
+	muts := make([]clink.Mut, 0, len(values))
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		b, err := c.opt.Codec.Append(nil, values[key])
+		if err != nil {
+			return fmt.Errorf("linear: value of %q cannot be encoded, nothing was written: %w", key, err)
+		}
+		muts = append(muts, clink.Mut{Key: key, Value: b})
+	}
+	_, err := c.write(ctx, muts...)
+	return err
+}
+
 // Delete removes key, whether or not it exists, and returns the version of its
 // absence.
 func (c *Cache[V]) Delete(ctx context.Context, key string) (uint64, error) {
 	return c.write(ctx, clink.Mut{Key: key, Delete: true})
 }
 
-func (c *Cache[V]) write(ctx context.Context, m clink.Mut) (uint64, error) {
-	c.sampler.write(m.Key)
-	r, err := c.do(ctx, func(op clink.Op, _ *waiter[V]) clink.Input { return clink.Write{Op: op, Mut: m} })
+// write returns the version of the first.
+func (c *Cache[V]) write(ctx context.Context, muts ...clink.Mut) (uint64, error) {
+	for _, m := range muts {
+		c.sampler.write(m.Key)
+	}
+	r, err := c.do(ctx, func(op clink.Op, _ *waiter[V]) clink.Input { return clink.Write{Op: op, Muts: muts} })
 	if err != nil {
 		return 0, err
 	}

@@ -151,7 +151,7 @@ func (j *Judge) Answered(id int, outcome clink.Outcome, row clink.Row) error {
 		if len(c.seen[c.keys[0]]) == 1 && c.seen[c.keys[0]][absent] {
 			return fmt.Errorf("conditional write to %s found a value, but there was none", c.keys[0])
 		}
-	case c.kind == Put && j.commit[c.value] == 0: // overwritten at once by one it was combined with, or deleted at once where nothing was
+	case c.kind == Put && len(c.keys) == 1 && j.commit[c.value] == 0: // overwritten at once by one it was combined with, or deleted at once where nothing was
 		if c.commits == 0 && !c.seen[c.keys[0]][absent] {
 			return fmt.Errorf("write of %s was acknowledged, but nothing was committed", c.value)
 		}

@@ -117,15 +117,22 @@ func (p *Plan) calls(r *rand.Rand, gap lease.Tick) {
 		kinds = append(kinds, slices.Repeat([]Kind{Kind(k)}, n)...)
 	}
 	expiring, hurried, paired := r.IntN(3)*20, r.IntN(3)*20, r.IntN(2)*30
+	twins := rand.New(rand.NewPCG(p.Seed, 0x707574)) // apart: seeds that once failed keep their calls
 	for t := lease.Tick(0); t < p.Config.Span && len(p.Calls) < 1500; t += spread(r, gap) {
 		c := Call{At: t, Node: -1, Kind: kinds[r.IntN(len(kinds))], Keys: []string{key(r.IntN(p.Config.Keys))}}
 		if r.IntN(2) == 0 {
 			c.Node = r.IntN(p.Config.Nodes)
 		}
-		if c.Kind == Append && chance(r, paired) {
+		another := func(r *rand.Rand) {
 			c.Keys = append(c.Keys, key(r.IntN(p.Config.Keys)))
 			slices.Sort(c.Keys)
 			c.Keys = slices.Compact(c.Keys)
+		}
+		switch {
+		case c.Kind == Append && chance(r, paired):
+			another(r)
+		case c.Kind == Put && chance(twins, paired):
+			another(twins)
 		}
 		if c.Kind != Get && c.Kind != Del && chance(r, expiring) {
 			c.TTL = ms * lease.Tick(100+r.IntN(5000))

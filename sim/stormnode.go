@@ -279,9 +279,13 @@ func (n *stormNode) take(op clink.Op, c Call, value string) {
 		case Get:
 			n.step(clink.Read{Op: op, Key: c.Keys[0]})
 		case Put:
-			n.step(clink.Write{Op: op, Mut: clink.Mut{Key: c.Keys[0], Value: []byte(value), TTL: c.TTL}})
+			in := clink.Write{Op: op}
+			for _, k := range c.Keys {
+				in.Muts = append(in.Muts, clink.Mut{Key: k, Value: []byte(Written(value, k, c.Keys)), TTL: c.TTL})
+			}
+			n.step(in)
 		case Del:
-			n.step(clink.Write{Op: op, Mut: clink.Mut{Key: c.Keys[0], Delete: true}})
+			n.step(clink.Write{Op: op, Muts: []clink.Mut{{Key: c.Keys[0], Delete: true}}})
 		default:
 			n.step(clink.Update{Op: op, Keys: c.Keys})
 		}

@@ -60,7 +60,7 @@ type op struct {
 	id    Op
 	read  *load    // set for a read
 	keys  []string // of a write or update
-	mut   Mut      // of a write
+	muts  []Mut    // of a write; as keys
 	blind bool     // a write: it need not know what was there
 	batch *batch   // once it left the queue
 }
@@ -111,7 +111,11 @@ func (p *Pod) Step(now lease.Tick, in Input, out []Output) []Output {
 	case Loaded:
 		return p.loaded(now, in, out)
 	case Write:
-		return p.queued(now, &op{id: in.Op, keys: []string{in.Mut.Key}, mut: in.Mut, blind: true}, out)
+		o := &op{id: in.Op, muts: in.Muts, blind: true}
+		for _, m := range in.Muts {
+			o.keys = append(o.keys, m.Key)
+		}
+		return p.queued(now, o, out)
 	case Update:
 		return p.queued(now, &op{id: in.Op, keys: in.Keys}, out)
 	case Evaluated:

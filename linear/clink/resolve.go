@@ -85,7 +85,7 @@ func (p *Pod) evaluated(now lease.Tick, in Evaluated, out []Output) []Output {
 	b.muts = slices.Clone(in.Muts)
 	for i := range b.muts {
 		m := &b.muts[i]
-		row := b.rows[slices.Index(b.keys, m.Key)]
+		row := b.rows[b.at(m.Key)]
 		m.Check, m.Expect = row.TTL != 0, row.Version // R17: it may expire before the commit
 	}
 	return p.send(now, b, out)
@@ -154,7 +154,7 @@ func (p *Pod) fenced(now lease.Tick, f *fence, status Status, out []Output) []Ou
 	if pc != nil && pc.state == waiting { // the range waited for this fence
 		out = p.install(pc, out)
 	}
-	i := slices.Index(b.keys, f.key)
+	i := b.at(f.key)
 	switch {
 	case k == nil || k.flight != b || b.state != fencing: // nobody waits for it any more
 		return p.retry(now, f.key, out)
@@ -216,7 +216,7 @@ func (b *batch) proof(now lease.Tick) Status {
 		}
 	}
 	for _, m := range b.muts {
-		i := slices.Index(b.keys, m.Key)
+		i := b.at(m.Key)
 		row, life := b.found[i], now-b.first
 		switch {
 		case row.Exists: // whatever we had written would stand there instead
@@ -237,7 +237,7 @@ func (b *batch) proof(now lease.Tick) Status {
 // stamps are what the rows behind the fence say of the batch's writes.
 func (b *batch) stamps() (out []Stamp) {
 	for _, m := range b.muts {
-		row := b.found[slices.Index(b.keys, m.Key)]
+		row := b.found[b.at(m.Key)]
 		out = append(out, Stamp{row.Version, row.TTL})
 	}
 	return out

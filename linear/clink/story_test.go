@@ -119,9 +119,15 @@ func (s *story) input(t *testing.T, d *datadriven.TestData) Input {
 	case "loaded":
 		return Loaded{Call: s.answer(t, d, arg(t, d, "key")).call, Row: s.row(t, d), Status: status(d)}
 	case "write":
-		return Write{Op: op, Mut: Mut{Key: arg(t, d, "key"), Value: []byte(arg(t, d, "value")), TTL: lease.Tick(num(t, d, "ttl"))}}
+		return Write{Op: op, Muts: []Mut{{Key: arg(t, d, "key"), Value: []byte(arg(t, d, "value")), TTL: lease.Tick(num(t, d, "ttl"))}}}
+	case "writes":
+		in := Write{Op: op}
+		for i, v := range list(t, d, "values") {
+			in.Muts = append(in.Muts, Mut{Key: list(t, d, "keys")[i], Value: []byte(v)})
+		}
+		return in
 	case "delete":
-		return Write{Op: op, Mut: Mut{Key: arg(t, d, "key"), Delete: true}}
+		return Write{Op: op, Muts: []Mut{{Key: arg(t, d, "key"), Delete: true}}}
 	case "update":
 		return Update{Op: op, Keys: list(t, d, "keys")}
 	case "evaluated":

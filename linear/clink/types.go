@@ -120,10 +120,11 @@ type Loaded struct {
 	Status Status
 }
 
-// Write: a caller wants a key set or deleted, whatever it was.
+// Write: a caller wants a key set or deleted, whatever it was; or several keys
+// set, all at once. Keys of Muts are sorted and differ.
 type Write struct {
-	Op  Op
-	Mut Mut
+	Op   Op
+	Muts []Mut
 }
 
 // Update: a caller wants to decide, from the rows of Keys, what to write to

@@ -6,8 +6,8 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// batch is what is at the head of its keys' queues: one update, or blind writes
-// to one key that are sent as one.
+// batch is what is at the head of its keys' queues: one update, one blind write
+// to several keys, or blind writes to one key that are sent as one.
 type batch struct {
 	id    ID
 	state batchState
@@ -40,6 +40,12 @@ const (
 	fencing   // of unknown outcome; guards are being installed
 	resolving // fenced; the rows are being read
 )
+
+// at is the place of one of the batch's keys.
+func (b *batch) at(key string) int {
+	i, _ := slices.BinarySearch(b.keys, key)
+	return i
+}
 
 // exposed reports whether the store may commit the batch at any moment.
 func (b *batch) exposed() bool { return b.state >= sent }
@@ -111,18 +117,18 @@ func (p *Pod) unqueue(now lease.Tick, o *op, why Outcome, out []Output) []Output
 	return out
 }
 
-// depart makes the batch at the head of a queue: an update alone, or as many
-// blind writes as stand there in a row, of which only the last is sent: all take
-// effect, in order, at its commit.
+// depart makes the batch at the head of a queue: an update or a write to several
+// keys alone, or as many blind writes to one key as stand there in a row, of which
+// only the last is sent: all take effect, in order, at its commit.
 func (p *Pod) depart(now lease.Tick, o *op, out []Output) []Output {
 	b := &batch{keys: o.keys, blind: o.blind, ops: []*op{o}, id: p.name()}
 	if o.blind {
 		q := p.keys[o.keys[0]].queue
-		for len(b.ops) < len(q) && q[len(b.ops)].blind {
+		for len(o.keys) == 1 && len(b.ops) < len(q) && q[len(b.ops)].blind && len(q[len(b.ops)].keys) == 1 {
 			b.ops = append(b.ops, q[len(b.ops)])
 			out = append(out, Event{Combined})
 		}
-		b.muts = []Mut{q[len(b.ops)-1].mut}
+		b.muts = slices.Clone(b.ops[len(b.ops)-1].muts)
 	}
 	for _, name := range b.keys {
 		k := p.keys[name]
@@ -195,14 +201,15 @@ func (p *Pod) stored(now lease.Tick, in Stored, out []Output) []Output {
 // committed keeps what was written and answers everybody.
 func (p *Pod) committed(now lease.Tick, b *batch, stamps []Stamp, out []Output) []Output {
 	for i, m := range b.muts {
-		if !p.holds(now, b.gens[slices.Index(b.keys, m.Key)]) { // R7
+		gen := b.gens[b.at(m.Key)]
+		if !p.holds(now, gen) { // R7
 			continue
 		}
 		row := Row{Exists: !m.Delete, Version: stamps[i].Version, Writer: b.id, TTL: stamps[i].TTL, Guard: m.Guard}
 		if !m.Delete {
 			row.Value = m.Value
 		}
-		out = p.keep(Keep{m.Key, row, b.gens[slices.Index(b.keys, m.Key)], p.expiry(b.sentAt, row.TTL)}, out)
+		out = p.keep(Keep{m.Key, row, gen, p.expiry(b.sentAt, row.TTL)}, out)
 	}
 	return p.finish(now, b, Reply{Outcome: Done, Stamps: stamps}, out)
 }
@@ -226,7 +233,7 @@ func (p *Pod) again(now lease.Tick, b *batch, out []Output) []Output {
 	case !p.holdsAll(now, b): // R15
 		return p.disown(now, b, out)
 	case b.blind:
-		b.muts = []Mut{b.ops[len(b.ops)-1].mut}
+		b.muts = slices.Clone(b.ops[len(b.ops)-1].muts)
 		return p.send(now, b, out)
 	}
 	return p.gather(now, b, out)
@@ -306,6 +313,6 @@ func (p *Pod) abandoned(now lease.Tick, in Abandoned, out []Output) []Output {
 	if len(b.ops) == 0 {
 		return p.finish(now, b, Reply{}, out)
 	}
-	b.muts = []Mut{b.ops[len(b.ops)-1].mut} // only blind writes share a batch
+	b.muts = slices.Clone(b.ops[len(b.ops)-1].muts) // only blind writes share a batch
 	return out
 }

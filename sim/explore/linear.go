@@ -210,9 +210,9 @@ func (w *linear) call(i int, c Call) {
 	case sim.Get:
 		w.step(i, clink.Read{Op: op, Key: c.key()})
 	case sim.Put:
-		w.step(i, clink.Write{Op: op, Mut: clink.Mut{Key: c.key(), Value: []byte(value)}})
+		w.step(i, clink.Write{Op: op, Muts: []clink.Mut{{Key: c.key(), Value: []byte(value)}}})
 	case sim.Del:
-		w.step(i, clink.Write{Op: op, Mut: clink.Mut{Key: c.key(), Delete: true}})
+		w.step(i, clink.Write{Op: op, Muts: []clink.Mut{{Key: c.key(), Delete: true}}})
 	default:
 		w.step(i, clink.Update{Op: op, Keys: []string{c.key()}})
 	}
