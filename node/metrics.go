@@ -140,15 +140,18 @@ func (w watcher) Revoked(h *shard.Handle) {
 	w.m.leases[2].Inc()
 }
 
-// timer measures one command.
-func (m *metrics) timer(name string) func() {
+// timer measures a command, or several that are done at once.
+func (m *metrics) timer(name string, commands int) func() {
 	began := time.Now()
 	return func() {
 		o := m.commands[name]
 		if o == nil {
 			o = m.rest
 		}
-		o.Observe(time.Since(began).Seconds())
+		took := time.Since(began).Seconds()
+		for range commands {
+			o.Observe(took)
+		}
 	}
 }
 

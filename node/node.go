@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -144,7 +145,7 @@ func (n *Node) Command(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.W
 			return
 		}
 	}
-	defer n.m.timer(cmd.Name)()
+	defer n.m.timer(cmd.Name, 1)()
 	if bad := n.badKey(cmd, args); bad != "" {
 		w.Error(bad)
 		return
@@ -197,6 +198,52 @@ func (n *Node) Gets(c *resp.Conn, cmd *resp.Command, keys [][]byte, w *resp.Writ
 		}
 	}
 	clear(s.out[:len(names)])
+}
+
+// Sets implements resp.Handler. What has one owner is committed there at once:
+// nobody sees a later SET without an earlier one, as in Redis, and the store is
+// asked once.
+func (n *Node) Sets(c *resp.Conn, cmd *resp.Command, pairs [][]byte, w *resp.Writer) {
+	for len(pairs) > 0 {
+		some := n.alike(pairs)
+		if some == 1 || !n.setAll(c, cmd, pairs[:2*some], w) {
+			for p := range slices.Chunk(pairs[:2*some], 2) {
+				n.Command(c, cmd, [][]byte{[]byte(cmd.Name), p[0], p[1]}, w)
+			}
+		}
+		pairs = pairs[2*some:]
+	}
+}
+
+// alike counts the pairs, from the first on, whose keys seem to have one owner and
+// that nothing is wrong with; at least one.
+func (n *Node) alike(pairs [][]byte) (some int) {
+	t, owner := n.shard.Table(), ""
+	for ; 2*some < len(pairs); some++ {
+		key, value := pairs[2*some], pairs[2*some+1]
+		r, _ := t.Find(view(key))
+		if len(key) == 0 || len(key) > n.p.cfg.MaxKey || len(value) > n.p.cfg.MaxValue || some > 0 && r.Node != owner {
+			break
+		}
+		owner = r.Node
+	}
+	return max(1, some)
+}
+
+// setAll runs SETs as one MSET. It reports false if nothing was done, because
+// their keys have several owners after all.
+func (n *Node) setAll(c *resp.Conn, cmd *resp.Command, pairs [][]byte, w *resp.Writer) bool {
+	defer n.m.timer(cmd.Name, len(pairs)/2)()
+	w.MayBlock()
+	j := &job{proto: w.Proto(), cmds: [][][]byte{append([][]byte{[]byte("MSET")}, pairs...)}}
+	tmp := resp.NewWriter(w.Proto())
+	if n.run(c, j, n.keysOf(j), tmp); bytes.HasPrefix(tmp.Bytes(), []byte("-CROSSSLOT ")) {
+		return false
+	}
+	for range len(pairs) / 2 {
+		w.Raw(tmp.Bytes())
+	}
+	return true
 }
 
 // badKey says what is wrong with a command's keys.
@@ -287,7 +334,7 @@ func (n *Node) each(c *resp.Conn, name []byte, args [][]byte, step int, w *resp.
 
 // Exec implements resp.Handler.
 func (n *Node) Exec(c *resp.Conn, cmds []resp.Queued, w *resp.Writer) {
-	defer n.m.timer("exec")()
+	defer n.m.timer("exec", 1)()
 	j := &job{proto: w.Proto(), multi: true}
 	if s, ok := c.State.(*session); ok {
 		j.watch, s.watch = s.watch, nil

@@ -120,15 +120,14 @@ var errWatched = errors.New("node: a watched key has changed")
 // do runs a job here, as one update, and returns its encoded reply. With
 // ErrNotOwner nothing was done.
 func (n *Node) do(ctx context.Context, j *job, keys []string) ([]byte, error) {
-	if !j.multi && len(j.cmds[0]) == 3 && lower(j.cmds[0][0]) == "set" {
-		return n.set(ctx, j, string(j.cmds[0][1]), j.cmds[0][2])
-	}
-	owned := n.owned(keys)
-	if owned < len(keys) {
-		if owned == 0 || n.together(keys) { // an owner of all is on its way
-			return nil, linear.ErrNotOwner
+	if !j.multi {
+		switch args := j.cmds[0]; {
+		case lower(args[0]) == "set" && len(args) == 3, lower(args[0]) == "mset" && len(args)%2 == 1:
+			return n.set(ctx, keys, args[1:])
 		}
-		return nil, errCrossOwner
+	}
+	if n.owned(keys) < len(keys) {
+		return nil, n.elsewhere(keys)
 	}
 	w := resp.NewWriter(j.proto)
 	_, err := n.cache.Update(ctx, keys, func(t *linear.Tx[string]) error {
@@ -186,12 +185,32 @@ func (n *Node) one(x kv, args [][]byte, w *resp.Writer) {
 	}
 }
 
-// set is SET without options: a blind write, which may ride along with others.
-func (n *Node) set(ctx context.Context, j *job, key string, value []byte) ([]byte, error) {
-	if _, err := n.cache.PutTTL(ctx, key, string(value), 0); err != nil {
+// set is SET without options, or MSET: blind writes, which need not know what was
+// there.
+func (n *Node) set(ctx context.Context, keys []string, pairs [][]byte) (_ []byte, err error) {
+	if len(pairs) == 2 {
+		_, err = n.cache.PutTTL(ctx, keys[0], string(pairs[1]), 0)
+	} else {
+		all := make(map[string]string, len(pairs)/2)
+		for p := range slices.Chunk(pairs, 2) {
+			all[string(p[0])] = string(p[1])
+		}
+		if err = n.cache.PutAll(ctx, all); errors.Is(err, linear.ErrNotOwner) {
+			return nil, n.elsewhere(keys)
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	return []byte("+OK\r\n"), nil
+}
+
+// elsewhere is why keys cannot be written here, some of which are not ours.
+func (n *Node) elsewhere(keys []string) error {
+	if n.owned(keys) == 0 || n.together(keys) { // an owner of all is on its way
+		return linear.ErrNotOwner
+	}
+	return errCrossOwner
 }
 
 // owned counts the keys this node owns.

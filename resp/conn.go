@@ -47,7 +47,7 @@ type Conn struct {
 	count   uint64   // commands since they were last counted
 	recent  *Command // the last one, which is likely the next one
 	raw     []byte   // its name as it was sent
-	keys    [][]byte // of GETs that arrived together
+	alike   [][]byte // arguments of GETs, or SETs, that arrived together
 	next    [][]byte // the request after them
 
 	mu             sync.Mutex
@@ -82,6 +82,7 @@ const (
 	keepBuffer  = 1 << 20 // a buffer that grew beyond it is given back
 	keepArgs    = 4096    // and so are arguments
 	maxTogether = 64
+	maxAlike    = 1 << 20 // bytes of SETs taken together
 	maxQueued   = 100_000
 	maxQueue    = 64 << 20
 	argBytes    = 32 // what an argument costs beyond its bytes
@@ -199,10 +200,13 @@ func (c *Conn) answer() (again bool) {
 			if len(args) > 0 {
 				mark = len(c.w.buf)
 				mode := c.silent
-				if c.more(args) {
-					c.s.h.Gets(c, c.recent, c.keys, &c.w)
-				} else {
+				switch {
+				case !c.more(args):
 					c.command(args)
+				case len(args) == 2:
+					c.s.h.Gets(c, c.recent, c.alike, &c.w)
+				default:
+					c.s.h.Sets(c, c.recent, c.alike, &c.w)
 				}
 				if mode != replyOn || c.silent != replyOn {
 					c.hush(mode, mark)
@@ -224,26 +228,31 @@ func (c *Conn) answer() (again bool) {
 	return false
 }
 
-// more looks whether the request is a GET that is followed by others, as it is in
-// a pipeline: then keys are all of theirs, and request is as long as they are.
+// more looks whether the request is a GET, or a SET without options, that others
+// follow, as they do in a pipeline: then alike are the arguments of them all, and
+// request is as long as they are.
 func (c *Conn) more(args [][]byte) bool {
-	if c.recent == nil || c.recent.Name != "get" || len(args) != 2 || !bytes.Equal(c.raw, args[0]) || c.multi != nil || !c.authed.Load() || c.silent != replyOn {
+	if c.recent == nil || !bytes.Equal(c.raw, args[0]) || c.multi != nil || !c.authed.Load() || c.silent != replyOn {
 		return false
 	}
-	lim := c.limits()
-	c.keys = append(c.keys[:0], args[1])
-	for len(c.keys) < maxTogether {
+	if !(c.recent.Name == "get" && len(args) == 2 || c.recent.Name == "set" && len(args) == 3) {
+		return false
+	}
+	lim, some := c.limits(), 1
+	c.alike = append(c.alike[:0], args[1:]...)
+	for some < maxTogether && c.request < maxAlike {
 		n, next, err := parse(c.in[c.r+c.request:], c.next, lim)
-		if c.next = next; n == 0 || err != nil || len(next) != 2 || !bytes.Equal(c.raw, next[0]) {
+		if c.next = next; n == 0 || err != nil || len(next) != len(args) || !bytes.Equal(c.raw, next[0]) {
 			break
 		}
-		c.keys = append(c.keys, next[1])
+		c.alike = append(c.alike, next[1:]...)
 		c.request += n
+		some++
 	}
-	if len(c.keys) == 1 {
+	if some == 1 {
 		return false
 	}
-	c.count += uint64(len(c.keys))
+	c.count += uint64(some)
 	return true
 }
 

@@ -30,6 +30,9 @@ type Handler interface {
 	// Gets runs several GETs that arrived together, in order; keys are valid until
 	// it returns.
 	Gets(c *Conn, cmd *Command, keys [][]byte, w *Writer)
+	// Sets runs several SETs without options that arrived together, in order; keys
+	// and values alternate in pairs, and are valid until it returns.
+	Sets(c *Conn, cmd *Command, pairs [][]byte, w *Writer)
 	// Exec runs the commands of a transaction together and writes the reply of
 	// EXEC, all of it.
 	Exec(c *Conn, cmds []Queued, w *Writer)

@@ -13,6 +13,7 @@ import (
 	"io"
 	"math/big"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -70,6 +71,12 @@ func (h *toy) Command(c *Conn, cmd *Command, args [][]byte, w *Writer) {
 func (h *toy) Gets(c *Conn, cmd *Command, keys [][]byte, w *Writer) {
 	for _, k := range keys {
 		h.Command(c, cmd, [][]byte{[]byte("get"), k}, w)
+	}
+}
+
+func (h *toy) Sets(c *Conn, cmd *Command, pairs [][]byte, w *Writer) {
+	for p := range slices.Chunk(pairs, 2) {
+		h.Command(c, cmd, [][]byte{[]byte("set"), p[0], p[1]}, w)
 	}
 }
 
