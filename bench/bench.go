@@ -134,6 +134,9 @@ func Run(ctx context.Context, opt Options) (*Report, error) {
 	}
 	opt.Progress("")
 	r.Experiment, r.Command, r.about = opt.Experiment, opt.Command, experiments[opt.Experiment].about
+	if opt.Trace != "" { // where it lies on this machine tells a reader nothing
+		r.Command = strings.ReplaceAll(r.Command, opt.Trace, filepath.Base(opt.Trace))
+	}
 	r.Machine, r.Commit = machine(), commit()
 	r.took = time.Since(began)
 	if err := r.write(opt.Out); err != nil {

@@ -42,7 +42,7 @@ func (o Options) traceSizes() traceSizes {
 	case o.tiny:
 		return traceSizes{500, or(o.Rate, 2000)}
 	case o.Preset == "paper":
-		return traceSizes{1_000_000, or(o.Rate, 5000)}
+		return traceSizes{5_000_000, or(o.Rate, 10_000)}
 	}
 	return traceSizes{80_000, or(o.Rate, 5000)}
 }
