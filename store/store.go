@@ -73,13 +73,15 @@ var (
 	ErrLayoutChanged = errors.New("store: layout changed: the range is not inside one tablet; read the split points again")
 	ErrFull          = errors.New("store: full: the write was refused; free space or raise the limit, reads go on")
 	ErrTooLarge      = errors.New("store: too large: the key or value exceeds the store's limit")
+	ErrUnavailable   = errors.New("store: unavailable: nothing was written; no connection or lock was free in time, try again")
+	ErrRefused       = errors.New("store: refused: nothing was written; the store says why")
 	ErrClosed        = errors.New("store: closed")
 )
 
 // Definite reports whether err says for certain that nothing was changed and
 // nothing will be.
 func Definite(err error) bool {
-	for _, e := range []error{ErrGuardMismatch, ErrConflict, ErrLayoutChanged, ErrFull, ErrTooLarge, ErrClosed} {
+	for _, e := range []error{ErrGuardMismatch, ErrConflict, ErrLayoutChanged, ErrFull, ErrTooLarge, ErrUnavailable, ErrRefused, ErrClosed} {
 		if errors.Is(err, e) {
 			return true
 		}
