@@ -12,8 +12,8 @@ build: ## build ./freshet
 	$(GO) build -o freshet ./cmd/freshet
 
 .PHONY: test
-test: lint ## everything that must pass before a commit: real Redis beside it, nothing skipped
-	scripts/with-redis $(GO) test -timeout 12m ./...
+test: lint ## everything that must pass before a commit: real Redis and PostgreSQL beside it, nothing skipped
+	scripts/with-servers $(GO) test -timeout 12m ./...
 
 .PHONY: lint
 lint: ## gofmt, vet, staticcheck
@@ -24,11 +24,11 @@ lint: ## gofmt, vet, staticcheck
 
 .PHONY: race
 race: ## the same tests under the race detector, with the invariants checked after every step; simulations short
-	scripts/with-redis $(GO) test -race -tags freshetcheck -short -timeout 15m ./...
+	scripts/with-servers $(GO) test -race -tags freshetcheck -short -timeout 15m ./...
 
 .PHONY: teeth
 teeth: ## break every rule on purpose and see that a test notices
-	FRESHET_TEETH=all $(GO) test -count=1 -timeout 40m -v -run TestSabotages ./internal/teeth
+	FRESHET_TEETH=all scripts/with-servers $(GO) test -count=1 -timeout 40m -v -run TestSabotages ./internal/teeth
 
 .PHONY: storms
 storms: ## long simulation: SEEDS=20000 seeds

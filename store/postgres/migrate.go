@@ -1,0 +1,188 @@
+package postgres
+
+import (
+	"context"
+	_ "embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/freshet-cache/freshet/store"
+)
+
+// schemaFormat is the format that this freshet makes and reads.
+const schemaFormat = 1
+
+//go:embed schema.sql
+var schemaSQL string
+
+// Migration says what Migrate is to do besides.
+type Migration struct {
+	// Partitions are the bounds between the partitions of the rows, which become
+	// split points. They can be chosen only when the schema is made. Default: one
+	// table.
+	Partitions []string
+	// Grant gives a role what freshet serve needs, and no more.
+	Grant string
+	// Adopt lets the next cluster that comes use the schema, whoever used it: stop
+	// the other one first.
+	Adopt bool
+}
+
+// Migrate makes or upgrades the schema that a URL names, in one transaction. The
+// role must be allowed to create it, or own it. It does nothing to a schema that is
+// as it should be.
+func Migrate(ctx context.Context, url string, m Migration) error {
+	cfg, schema, err := parse(url)
+	if err != nil {
+		return err
+	}
+	conn, err := pgx.ConnectConfig(ctx, cfg.ConnConfig)
+	if err != nil {
+		return fmt.Errorf("postgres: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return m.run(ctx, tx, schema) })
+	if err != nil {
+		return fmt.Errorf("postgres: nothing was changed: %w", err)
+	}
+	return nil
+}
+
+func (m Migration) run(ctx context.Context, tx pgx.Tx, schema string) error {
+	var there bool
+	if err := tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", schema+".meta").Scan(&there); err != nil {
+		return err
+	}
+	switch {
+	case there && len(m.Partitions) > 0:
+		return errors.New("the rows are there already: partitions are chosen when the schema is made")
+	case !there:
+		if err := m.create(ctx, tx, schema); err != nil {
+			return err
+		}
+	}
+	var format int
+	if err := tx.QueryRow(ctx, "SELECT format FROM "+schema+".meta FOR UPDATE").Scan(&format); err != nil {
+		return err
+	}
+	if format > schemaFormat {
+		return ErrNewer
+	}
+	if m.Adopt {
+		if _, err := tx.Exec(ctx, "UPDATE "+schema+".meta SET cluster = NULL"); err != nil {
+			return err
+		}
+	}
+	if m.Grant == "" {
+		return nil
+	}
+	role := pgx.Identifier{m.Grant}.Sanitize()
+	for _, what := range []string{"USAGE ON SCHEMA %s", "SELECT, INSERT, UPDATE, DELETE ON %s.rows, %[1]s.guards", "SELECT, UPDATE ON %s.meta",
+		"USAGE ON SEQUENCE %s.version", "EXECUTE ON ALL FUNCTIONS IN SCHEMA %s"} {
+		if _, err := tx.Exec(ctx, "GRANT "+fmt.Sprintf(what, schema)+" TO "+role); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m Migration) create(ctx context.Context, tx pgx.Tx, schema string) error {
+	by := ""
+	if len(m.Partitions) > 0 {
+		by = "PARTITION BY RANGE (key)"
+	}
+	first := store.FirstVersion(time.Now(), rand.Uint64())
+	sql := strings.NewReplacer("{{schema}}", schema, "{{first}}", fmt.Sprint(first), "{{partition}}", by).Replace(schemaSQL)
+	if _, err := tx.Exec(ctx, sql); err != nil {
+		return err
+	}
+	if len(m.Partitions) == 0 {
+		return nil
+	}
+	low := "MINVALUE"
+	points := slices.Compact(slices.Sorted(slices.Values(m.Partitions)))
+	for i, p := range append(points, "") {
+		high := "MAXVALUE"
+		if p != "" {
+			high = `'\x` + hex.EncodeToString([]byte(p)) + `'`
+		}
+		if low == high {
+			continue
+		}
+		sql := fmt.Sprintf("CREATE TABLE %[1]s.rows_%[2]d PARTITION OF %[1]s.rows FOR VALUES FROM (%[3]s) TO (%[4]s)", schema, i, low, high)
+		if _, err := tx.Exec(ctx, sql); err != nil {
+			return err
+		}
+		low = high
+	}
+	return nil
+}
+
+var bound = regexp.MustCompile(`^FOR VALUES FROM \('\\x([0-9a-f]*)'\)`)
+
+// lower is where a partition begins, as pg_get_expr tells it; empty if nowhere.
+func lower(expr string) string {
+	if m := bound.FindStringSubmatch(expr); m != nil {
+		b, _ := hex.DecodeString(m[1])
+		return string(b)
+	}
+	return ""
+}
+
+// sweepOn forgets deletes and expired rows now and then.
+func (s *Store) sweepOn(ctx context.Context) {
+	defer close(s.done)
+	t := time.NewTicker(s.opt.Sweep)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		if err := s.sweep(ctx); err != nil && ctx.Err() == nil {
+			s.opt.Logger.Warn("old deletes could not be forgotten; they take space until they are", "err", err)
+		}
+	}
+}
+
+// sweepRows bounds the rows that one transaction forgets.
+const sweepRows = 1000
+
+// sweep forgets what was deleted or has expired before the grace. Of several
+// processes one does it at a time: who holds the row of meta.
+func (s *Store) sweep(ctx context.Context) error {
+	grace := s.opt.Grace.Microseconds()
+	for more := true; more; {
+		err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+			more = false
+			var floor int64
+			err := tx.QueryRow(ctx, "SELECT floor FROM "+s.schema+".meta FOR UPDATE SKIP LOCKED").Scan(&floor)
+			if errors.Is(err, pgx.ErrNoRows) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			var buried, forgotten int
+			if err := tx.QueryRow(ctx, s.sql.sweepExpired, grace, sweepRows).Scan(&buried); err != nil {
+				return err
+			}
+			err = tx.QueryRow(ctx, s.sql.sweepGone, grace, sweepRows).Scan(&forgotten)
+			more = max(buried, forgotten) == sweepRows
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,181 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/freshet-cache/freshet/store"
+)
+
+// maxTries bounds how often a write looks for its guard again, which was being cut
+// when it looked.
+const maxTries = 10
+
+// Commit applies muts, all or none, and returns when they are durable.
+func (s *Store) Commit(ctx context.Context, id store.ID, muts []store.Mutation) ([]store.Stamp, error) {
+	if len(muts) == 0 {
+		return nil, nil
+	}
+	if err := s.admissible(muts); err != nil {
+		return nil, err
+	}
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil { // nothing was sent
+		return nil, s.unreached(err)
+	}
+	defer conn.Release()
+	write := s.put
+	if m := &muts[0]; len(muts) > 1 || m.Check || m.TTL == store.KeepTTL {
+		write = s.commit
+	}
+	for range maxTries {
+		stamps, guarded, err := write(ctx, conn, id, muts)
+		switch {
+		case err != nil:
+			return nil, s.failed("writing "+quote(muts[0].Key), err)
+		case stamps != nil:
+			return stamps, nil
+		case guarded:
+			return nil, fmt.Errorf("%w (key %s)", store.ErrGuardMismatch, quote(muts[0].Key))
+		}
+		// Nothing stood over the key: the server has crashed since guards were made,
+		// or one was cut just then. Nothing was written.
+		if _, err := conn.Exec(ctx, "SELECT "+s.schema+".cover()"); err != nil {
+			return nil, fmt.Errorf("%w (%w)", store.ErrUnavailable, s.failed("covering the keys", err))
+		}
+	}
+	return nil, fmt.Errorf("%w (key %s)", store.ErrGuardMismatch, quote(muts[0].Key))
+}
+
+// admissible refuses what could never be stored.
+func (s *Store) admissible(muts []store.Mutation) error {
+	for i := range muts {
+		switch m := &muts[i]; {
+		case len(m.Key) == 0 || len(m.Key) > s.opt.MaxKey:
+			return fmt.Errorf("%w: a key of %d bytes; keys have 1 to %d", store.ErrTooLarge, len(m.Key), s.opt.MaxKey)
+		case len(m.Value) > s.opt.MaxValue:
+			return fmt.Errorf("%w: a value of %d bytes under %s; values have up to %d", store.ErrTooLarge, len(m.Value), quote(m.Key), s.opt.MaxValue)
+		}
+	}
+	return nil
+}
+
+func value(m *store.Mutation) []byte {
+	switch {
+	case m.Delete:
+		return nil
+	case m.Value == nil:
+		return []byte{}
+	}
+	return m.Value
+}
+
+// micros is a life in PostgreSQL's unit; never 0, which is no end.
+func micros(ttl time.Duration) int64 { return max(1, ttl.Microseconds()) }
+
+// put writes one key, whatever it was, in one statement. No stamps mean that
+// nothing was written: guarded says whether a guard stood there.
+func (s *Store) put(ctx context.Context, conn *pgxpool.Conn, id store.ID, muts []store.Mutation) (_ []store.Stamp, guarded bool, err error) {
+	m := &muts[0]
+	var life, version, left pgtype.Int8
+	if m.TTL > 0 && !m.Delete {
+		life = pgtype.Int8{Int64: micros(m.TTL), Valid: true}
+	}
+	var guards int
+	err = conn.QueryRow(ctx, s.sql.put, []byte(m.Key), value(m), uuid(id), uuid(m.Guard), life).Scan(&guards, &version, &left)
+	if err != nil || !version.Valid {
+		return nil, guards > 0, err
+	}
+	return []store.Stamp{stamp(version.Int64, left.Int64)}, true, nil
+}
+
+func stamp(version, micros int64) store.Stamp {
+	return store.Stamp{Version: store.Version(version), TTL: time.Duration(micros) * time.Microsecond}
+}
+
+// commit writes several keys, or one on a condition.
+func (s *Store) commit(ctx context.Context, conn *pgxpool.Conn, id store.ID, muts []store.Mutation) (_ []store.Stamp, guarded bool, err error) {
+	order := make([]int, len(muts))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(muts[a].Key, muts[b].Key) })
+	keys, values, tokens := make([][]byte, len(muts)), make([][]byte, len(muts)), make([]pgtype.UUID, len(muts))
+	lives, checks, expects := make([]int64, len(muts)), make([]bool, len(muts)), make([]int64, len(muts))
+	for i, at := range order {
+		m := &muts[at]
+		keys[i], values[i], tokens[i] = []byte(m.Key), value(m), uuid(m.Guard)
+		switch {
+		case m.TTL == store.KeepTTL:
+			lives[i] = -1
+		case m.TTL > 0:
+			lives[i] = micros(m.TTL)
+		}
+		checks[i], expects[i] = m.Check, int64(m.Expect)
+	}
+	var status int
+	var versions, left []int64
+	err = conn.QueryRow(ctx, s.sql.commit, keys, values, tokens, lives, checks, expects, uuid(id)).Scan(&status, &versions, &left)
+	if err != nil || status != 0 {
+		return nil, status == 1, err
+	}
+	stamps := make([]store.Stamp, len(muts))
+	for i, at := range order {
+		stamps[at] = stamp(versions[i], left[i])
+	}
+	return stamps, true, nil
+}
+
+// SetGuard installs token over [low, high), once every write that has checked a
+// guard there is done.
+func (s *Store) SetGuard(ctx context.Context, low, high string, token store.Token) error {
+	_, err := s.guards.Exec(ctx, s.sql.guard, []byte(low), []byte(high), uuid(token))
+	if err != nil {
+		return s.failed("guarding "+quote(low), err)
+	}
+	return nil
+}
+
+// unreached is the error of a call that was not sent.
+func (s *Store) unreached(err error) error {
+	if s.closed.Load() {
+		return store.ErrClosed
+	}
+	return fmt.Errorf("%w: no connection: %w", store.ErrUnavailable, err)
+}
+
+// failed sorts the errors of PostgreSQL. What the server has answered with an error
+// it has not done, unless it was shutting down just then; silence tells nothing.
+func (s *Store) failed(what string, err error) error {
+	if s.closed.Load() {
+		return store.ErrClosed
+	}
+	err = fmt.Errorf("postgres: %s: %w", what, err)
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return err
+	}
+	switch pg.Code {
+	case "FR003", "23505": // our own; a key that was absent has come
+		return fmt.Errorf("%w (%w)", store.ErrConflict, err)
+	case "54000":
+		return fmt.Errorf("%w (%w)", store.ErrTooLarge, err)
+	case "57014", "55P03", "40P01", "40001": // a time limit, locks, a deadlock
+		return fmt.Errorf("%w (%w)", store.ErrUnavailable, err)
+	}
+	switch pg.Code[:2] {
+	case "53": // disk, memory, connections
+		return fmt.Errorf("%w (%w)", store.ErrFull, err)
+	case "08", "57", "58", "XX": // the connection, an operator, the system: it may have been done
+		return err
+	}
+	return fmt.Errorf("%w (%w)", store.ErrRefused, err)
+}
