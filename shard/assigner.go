@@ -15,7 +15,9 @@ import (
 type Leadership struct {
 	Term  uint64
 	State []byte // what the predecessor saved; nil if there was none
-	Alone bool   // surely no node that a predecessor knew is alive
+	// Gone reports whether a host, and every node on it, has surely ended. Nil: no
+	// host is known to have.
+	Gone func(host string) bool
 	// Until is when the right ends unless it is renewed meanwhile, by Clock. Nil:
 	// it lasts as long as the coordinator is open.
 	Until func() lease.Tick
@@ -102,7 +104,7 @@ func (a *Assigner) lead(ctx context.Context, l Leadership, tick <-chan time.Time
 	}
 	var gone []string
 	for _, s := range state.Slices {
-		if l.Alone {
+		if l.Gone != nil && l.Gone(s.Host) {
 			gone = append(gone, s.Host)
 		}
 	}

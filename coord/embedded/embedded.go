@@ -1,5 +1,6 @@
-// Package embedded coordinates the nodes of one process: it leads as soon as it
-// is open and for as long as it stays open, and what was saved survives a crash.
+// Package embedded coordinates a cluster from one of its processes: it leads as
+// soon as it is open and for as long as it stays open, and what was saved survives a
+// crash.
 //
 // A lock on its file proves that the process which held it before has ended, and
 // with it every node that lived there: a restart need not wait for their leases.
@@ -7,12 +8,14 @@ package embedded
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -26,10 +29,11 @@ type Coordinator struct {
 	dir  string // empty: in memory
 	lock *os.File
 
-	mu    sync.Mutex
-	term  uint64
-	led   bool
-	state []byte
+	mu      sync.Mutex
+	term    uint64
+	cluster string // for ever
+	host    string
+	state   []byte
 }
 
 // ErrLocked means that another process is using the directory.
@@ -37,13 +41,15 @@ var ErrLocked = errors.New("embedded: another freshet is running on this directo
 
 const (
 	file  = "coordinator"
-	magic = "freshet coordinator 1\n"
+	magic = "freshet coordinator 2\n"
+	first = "freshet coordinator 1\n" // without the cluster
 )
 
 // Open opens or creates the coordinator in dir. With an empty dir nothing is
 // kept.
 func Open(dir string) (*Coordinator, error) {
-	c := &Coordinator{dir: dir}
+	c := &Coordinator{dir: dir, cluster: rand.Text()}
+	defer func() { c.host = c.cluster + "/" + rand.Text() }()
 	if dir == "" {
 		c.term = 1
 		return c, nil
@@ -71,7 +77,15 @@ func Open(dir string) (*Coordinator, error) {
 	return c, nil
 }
 
-// The file: magic, checksum of the rest, term, state.
+// Cluster is the name of the cluster, drawn when the directory was made.
+func (c *Coordinator) Cluster() string { return c.cluster }
+
+// Host is the name of this process, as the host of its nodes. Every process that
+// opens the directory has one, which no other ever has: by it the next one knows
+// which nodes have ended.
+func (c *Coordinator) Host() string { return c.host }
+
+// The file: magic, checksum of the rest, term, cluster, state.
 func (c *Coordinator) read() error {
 	name := filepath.Join(c.dir, file)
 	b, err := os.ReadFile(name)
@@ -90,23 +104,33 @@ func (c *Coordinator) read() error {
 var errDamaged = errors.New("embedded: damaged")
 
 func (c *Coordinator) decode(b []byte) error {
-	if len(b) < len(magic)+12 || string(b[:len(magic)]) != magic {
+	if len(b) < len(magic)+12 || string(b[:len(magic)]) != magic && string(b[:len(magic)]) != first {
 		return errDamaged
 	}
-	b = b[len(magic):]
+	old, b := string(b[:len(magic)]) == first, b[len(magic):]
 	if binary.BigEndian.Uint32(b) != crc32.ChecksumIEEE(b[4:]) {
 		return errDamaged
 	}
-	c.term, c.state = binary.BigEndian.Uint64(b[4:]), nil
-	if len(b) > 12 {
-		c.state = b[12:]
+	c.term, b = binary.BigEndian.Uint64(b[4:]), b[12:]
+	n := len(c.cluster)
+	if old {
+		n = 0
+	}
+	if len(b) < n {
+		return errDamaged
+	}
+	if !old {
+		c.cluster = string(b[:n])
+	}
+	if c.state = nil; len(b) > n {
+		c.state = b[n:]
 	}
 	return nil
 }
 
 // write replaces the file: either the old or the new one is there after a crash.
 func (c *Coordinator) write() error {
-	b := binary.BigEndian.AppendUint64(nil, c.term)
+	b := append(binary.BigEndian.AppendUint64(nil, c.term), c.cluster...)
 	b = append(b, c.state...)
 	out := binary.BigEndian.AppendUint32([]byte(magic), crc32.ChecksumIEEE(b))
 	if err := durable.WriteFile(filepath.Join(c.dir, file), append(out, b...)); err != nil {
@@ -119,9 +143,8 @@ func (c *Coordinator) write() error {
 func (c *Coordinator) Lead(context.Context) (shard.Leadership, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	alone := !c.led // of those who lead later in this process, nodes may be alive
-	c.led = true
-	return shard.Leadership{Term: c.term, State: c.state, Alone: alone}, nil
+	gone := func(host string) bool { return host != c.host && strings.HasPrefix(host, c.cluster+"/") }
+	return shard.Leadership{Term: c.term, State: c.state, Gone: gone}, nil
 }
 
 // Save implements shard.Coordinator.

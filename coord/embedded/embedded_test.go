@@ -12,15 +12,17 @@ import (
 func TestStateSurvivesAndTermsGrow(t *testing.T) {
 	dir := t.TempDir()
 	var last uint64
+	var cluster, host string
 	for i := range 3 {
 		c, err := Open(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
 		l, err := c.Lead(t.Context())
-		if err != nil || l.Term <= last || !l.Alone {
+		if err != nil || l.Term <= last || l.Gone(c.Host()) || l.Gone("another") || i > 0 && (c.Cluster() != cluster || !l.Gone(host)) {
 			t.Fatalf("round %d: %+v, %v after term %d", i, l, err, last)
 		}
+		cluster, host = c.Cluster(), c.Host()
 		if want := string(rune('a'+i-1)) + "state"; i > 0 && string(l.State) != want {
 			t.Fatalf("round %d: state %q, want %q", i, l.State, want)
 		}
