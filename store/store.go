@@ -73,7 +73,7 @@ var (
 	ErrLayoutChanged = errors.New("store: layout changed: the range is not inside one tablet; read the split points again")
 	ErrFull          = errors.New("store: full: the write was refused; free space or raise the limit, reads go on")
 	ErrTooLarge      = errors.New("store: too large: the key or value exceeds the store's limit")
-	ErrUnavailable   = errors.New("store: unavailable: nothing was written; no connection or lock was free in time, try again")
+	ErrUnavailable   = errors.New("store: unavailable: nothing was done; no connection or lock was to be had in time, try again")
 	ErrRefused       = errors.New("store: refused: nothing was written; the store says why")
 	ErrClosed        = errors.New("store: closed")
 )

@@ -160,7 +160,11 @@ func (s *Store) failed(what string, err error) error {
 	}
 	err = fmt.Errorf("postgres: %s: %w", what, err)
 	var pg *pgconn.PgError
-	if !errors.As(err, &pg) {
+	var connect *pgconn.ConnectError
+	switch {
+	case errors.As(err, &connect):
+		return fmt.Errorf("%w (%w)", store.ErrUnavailable, err)
+	case !errors.As(err, &pg):
 		return err
 	}
 	switch pg.Code {
