@@ -28,7 +28,7 @@ type recorder struct {
 }
 
 // call makes one call at random, with values that nobody else writes.
-func (r *recorder) call(ctx context.Context, c *redis.Client, client int, rnd *rand.Rand, keys int) {
+func (r *recorder) call(ctx context.Context, c *redis.Client, client int, rnd *rand.Rand, keys int) check.Outcome {
 	o := check.Op{Client: client, Key: fmt.Sprintf("key:%d", rnd.IntN(keys)), Start: int64(time.Since(r.began)), Outcome: check.OK}
 	var err error
 	switch rnd.IntN(5) {
@@ -50,6 +50,9 @@ func (r *recorder) call(ctx context.Context, c *redis.Client, client int, rnd *r
 		}
 	}
 	o.End = int64(time.Since(r.began))
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return check.No // nobody was there, nothing has happened
+	}
 	if err != nil {
 		o.Outcome = check.Unknown
 		if nothingWritten(err) {
@@ -59,19 +62,23 @@ func (r *recorder) call(ctx context.Context, c *redis.Client, client int, rnd *r
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ops = append(r.ops, o)
+	return o.Outcome
 }
 
-// nothingWritten: the server said so, or there was nobody to say anything to.
-func nothingWritten(err error) bool {
-	return strings.HasPrefix(err.Error(), "TRYAGAIN") || errors.Is(err, syscall.ECONNREFUSED)
-}
+// nothingWritten: the server said so.
+func nothingWritten(err error) bool { return strings.HasPrefix(err.Error(), "TRYAGAIN") }
 
 // load runs clients against every node until stop is closed, and returns when
 // they have ended.
 func (r *recorder) load(p *process, clients int, stop chan struct{}) (wait func()) {
+	return r.loadAt(p.addrs, clients, stop)
+}
+
+// loadAt is load of the nodes at addrs.
+func (r *recorder) loadAt(addrs []string, clients int, stop chan struct{}) (wait func()) {
 	var wg sync.WaitGroup
 	for i := range clients {
-		c := redis.NewClient(&redis.Options{Addr: p.addrs[i%len(p.addrs)], MaxRetries: -1, ReadTimeout: 20 * time.Second, PoolSize: 1})
+		c := redis.NewClient(&redis.Options{Addr: addrs[i%len(addrs)], MaxRetries: -1, ReadTimeout: 20 * time.Second, PoolSize: 1})
 		wg.Go(func() {
 			defer c.Close()
 			rnd := rand.New(rand.NewPCG(uint64(i), 11))
@@ -80,7 +87,10 @@ func (r *recorder) load(p *process, clients int, stop chan struct{}) (wait func(
 				case <-stop:
 					return
 				default:
-					r.call(context.Background(), c, i, rnd, 12)
+				}
+				if r.call(context.Background(), c, i, rnd, 12) == check.No { // nobody is there: do not fill the history with it
+					pause := time.NewTimer(5 * time.Millisecond)
+					<-pause.C
 				}
 			}
 		})

@@ -49,7 +49,7 @@ func TestLinksAreForgotten(t *testing.T) {
 	linked := func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		return p.links["guest/1"] != nil
+		return p.members["guest/1"].link != nil
 	}
 	if err := l.Send(lease.Append([]byte{frameVersion, frameLease}, &lease.Renew{Node: "guest/1", Addr: "127.0.0.1:1", Host: "elsewhere"})); err != nil {
 		t.Fatal(err)

@@ -26,6 +26,7 @@ const (
 // State is the cluster as freshet status and FR.STATE show it.
 type State struct {
 	Version string       `json:"version"`
+	Cluster string       `json:"cluster"`
 	Uptime  string       `json:"uptime"`
 	Gen     uint64       `json:"generation"`
 	Nodes   []NodeState  `json:"nodes"`
@@ -53,28 +54,8 @@ type SliceState struct {
 	Node  string `json:"node"`
 }
 
-// State describes the cluster now.
-func (p *Process) State() State {
-	st := p.assigner.State()
-	out := State{Version: Version, Uptime: time.Since(p.started).Round(time.Second).String(), Gen: uint64(st.Gen)}
-	count := map[string]int{}
-	for _, s := range st.Slices {
-		id, _, _ := strings.Cut(s.Node, "/")
-		count[s.Node]++
-		out.Slices = append(out.Slices, SliceState{s.Range.String(), uint64(s.Gen), id})
-	}
-	for _, n := range p.nodes {
-		state := NodeState{ID: n.id, Addr: n.addr, Admin: n.adminAddr, Ready: n.ready(), Draining: n.draining.Load(), Slices: count[n.incarnation]}
-		if n.running() {
-			state.Conns, state.Entries, state.Hits, state.Misses = n.server.Stats().Conns, n.cache.Len(), n.m.hits.Load(), n.m.missed.Load()
-		}
-		out.Nodes = append(out.Nodes, state)
-	}
-	return out
-}
-
-func (p *Process) stateJSON() []byte {
-	b, _ := json.Marshal(p.State())
+func (p *Process) stateJSON(ctx context.Context) []byte {
+	b, _ := json.Marshal(p.State(ctx))
 	return b
 }
 
@@ -106,9 +87,9 @@ func (n *Node) adminHandler() http.Handler {
 		}
 		fmt.Fprintln(w, "ready")
 	})
-	mux.HandleFunc("GET /api/state", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /api/state", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(n.p.stateJSON())
+		_, _ = w.Write(n.p.stateJSON(r.Context()))
 	})
 	mux.HandleFunc("POST /api/drain", func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), n.p.cfg.Timeout)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -63,8 +64,12 @@ func (c *Config) Check() error {
 		add(err == nil && !loopback(host) && c.Password == "" && !c.Insecure,
 			"--%s %s can be reached from other machines: set a password, or say --insecure", flag, addr)
 	}
-	add(c.Store != "pebble:" && c.Store != "memory:", "--store %q is not known; use pebble: or memory:", c.Store)
-	add(c.Coordinator != "embedded", "--coordinator %q is not known; use embedded", c.Coordinator)
+	add(c.Store != "pebble:" && c.Store != "memory:" && !c.shared(), "--store %q is not known; use pebble:, memory: or postgres://...", redacted(c.Store))
+	home, joins := strings.CutPrefix(c.Coordinator, joinScheme)
+	_, _, err := net.SplitHostPort(home)
+	add(joins && err != nil, "--coordinator %s: %q is not HOST:PORT", c.Coordinator, home)
+	add(c.Coordinator != "embedded" && !joins, "--coordinator %q is not known; use embedded or freshet://HOST:PORT", c.Coordinator)
+	add(joins && !c.shared(), "--coordinator %s makes this process one of several, which need a store that they share: --store postgres://...", c.Coordinator)
 	add(c.NodeID == "" || strings.ContainsAny(c.NodeID, "/ \r\n"), "--node-id %q is empty or has a slash or space in it", c.NodeID)
 	add(c.Nodes < 1 || c.Nodes > 64, "--nodes %d is not between 1 and 64", c.Nodes)
 	add(c.Lease < 100*time.Millisecond || c.Lease > time.Hour, "--lease %v is not between 100ms and 1h", c.Lease)
@@ -73,8 +78,33 @@ func (c *Config) Check() error {
 	add(c.MaxValue < 1 || c.MaxValue > 256<<20, "--max-value %d is not between 1 and 256 MiB", c.MaxValue)
 	add(c.MaxConns < 1, "--max-conns %d is not positive", c.MaxConns)
 	add((c.TLSCert == "") != (c.TLSKey == ""), "--tls-cert and --tls-key go together")
-	add(c.Store == "pebble:" && c.Data == "", "--data is empty; name a directory, or use --store memory:")
+	add(c.Store != "memory:" && c.Data == "" && !joins, "--data is empty; name a directory, or use --store memory:")
 	return errors.Join(errs...)
+}
+
+const joinScheme = "freshet://"
+
+// shared reports whether several processes can use the store.
+func (c *Config) shared() bool {
+	return strings.HasPrefix(c.Store, "postgres://") || strings.HasPrefix(c.Store, "postgresql://")
+}
+
+// redacted is a URL without its password.
+func redacted(s string) string {
+	u, err := url.Parse(s)
+	if err != nil {
+		return "(a URL that cannot be read)"
+	}
+	return u.Redacted()
+}
+
+// Redacted is the configuration without secrets, to be shown.
+func (c Config) Redacted() Config {
+	if c.Password != "" {
+		c.Password = "(set)"
+	}
+	c.Store = redacted(c.Store)
+	return c
 }
 
 func loopback(host string) bool {

@@ -18,6 +18,11 @@ const (
 	frameRead  byte = 'R' // a key; answered by an entry
 	frameRun   byte = 'C' // commands; answered by their replies
 	frameOffer byte = 'O' // entries of a slice that moves here
+	frameNo    byte = 'N' // a text: the sender of a renewal cannot be part of the cluster
+	frameHello byte = 'H' // asks for the name of the cluster
+	frameWho   byte = 'W' // asks for the nodes that the assigner has heard of
+	frameState byte = 'S' // asks for the state of one node
+	frameMove  byte = 'M' // a key and a node's id: the key's slice is to move there, or be cut if there is no id
 )
 
 // The first byte of an answer.

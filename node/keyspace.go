@@ -79,7 +79,7 @@ func (n *Node) other(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.Wri
 	case "fr.explain":
 		n.explain(ctx, args[1], w)
 	case "fr.state":
-		w.Bulk(n.p.stateJSON())
+		w.Bulk(n.p.stateJSON(c.Context()))
 	default:
 		n.administer(ctx, cmd.Name, args, w)
 	}
@@ -89,16 +89,9 @@ func (n *Node) other(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.Wri
 func (n *Node) administer(ctx context.Context, name string, args [][]byte, w *resp.Writer) {
 	switch name {
 	case "fr.move":
-		for _, m := range n.p.nodes {
-			if m.id == string(args[2]) && n.p.assigner.Move(string(args[1]), m.incarnation) {
-				w.SimpleString("OK")
-				return
-			}
-		}
-		w.Error("ERR nothing to move: the node is not known, has the slice already, or the slice is moving")
+		n.reshard(ctx, args[1], args[2], w)
 	case "fr.split":
-		n.p.assigner.Cut(string(args[1]))
-		w.SimpleString("OK")
+		n.reshard(ctx, args[1], nil, w)
 	case "fr.drain":
 		w.MayBlock()
 		if err := n.Leave(ctx); err != nil {

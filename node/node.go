@@ -124,6 +124,10 @@ func (n *Node) loads() []lease.Load {
 
 // fromAssigner takes a message that came back over the link to the assigner.
 func (n *Node) fromAssigner(frame []byte) {
+	if len(frame) > 2 && frame[0] == frameVersion && frame[1] == frameNo {
+		n.p.fail(string(frame[2:]))
+		return
+	}
 	if len(frame) < 2 || frame[0] != frameVersion || frame[1] != frameLease || !n.running() {
 		return // a message may be lost; the next beat asks again
 	}

@@ -12,21 +12,19 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
-	"github.com/freshet-cache/freshet/coord/embedded"
 	"github.com/freshet-cache/freshet/linear"
-	"github.com/freshet-cache/freshet/link"
 	"github.com/freshet-cache/freshet/resp"
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
 	"github.com/freshet-cache/freshet/store/memory"
 	"github.com/freshet-cache/freshet/store/pebble"
+	"github.com/freshet-cache/freshet/store/postgres"
 )
 
 // Store is what a process needs of a store.
@@ -41,9 +39,11 @@ type Store interface {
 type Process struct {
 	cfg      Config
 	log      *slog.Logger
-	host     string
+	cluster  string // its name, for ever
+	host     string // this process's, which no other ever has
+	home     func() string
 	store    Store
-	coord    *embedded.Coordinator
+	coord    coordinator // nil if the assigner is in another process
 	assigner *shard.Assigner
 	nodes    []*Node
 	commands []resp.Command
@@ -52,8 +52,10 @@ type Process struct {
 	clock    shard.Clock
 	started  time.Time
 
-	mu    sync.Mutex
-	links map[string]*link.Link // over which nodes asked for leases, by incarnation
+	failed chan error
+
+	mu      sync.Mutex
+	members map[string]member // that have asked for leases, by incarnation
 }
 
 // Start runs a process until Stop. Errors say what to do.
@@ -64,7 +66,7 @@ func Start(cfg Config) (*Process, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	p := &Process{cfg: cfg, log: cfg.Logger, host: unique(), links: map[string]*link.Link{}, table: map[string]*resp.Command{},
+	p := &Process{cfg: cfg, log: cfg.Logger, failed: make(chan error, 1), members: map[string]member{}, table: map[string]*resp.Command{},
 		clock: shard.Clock{Boot: cfg.BootClock}, started: time.Now()}
 	p.commands = append(resp.DataCommands(), ownCommands...)
 	for i := range p.commands {
@@ -88,13 +90,18 @@ func (p *Process) start() (err error) {
 		}
 		p.nodes = append(p.nodes, n)
 	}
+	if err := p.coordinate(); err != nil {
+		return err
+	}
 	if err := p.openStore(); err != nil {
 		return err
 	}
-	p.assigner = shard.StartAssigner(p.coord, shard.AssignerOptions{
-		AssignerOptions: lease.AssignerOptions{Length: lease.Tick(p.cfg.Lease), First: firstCut(p.cfg.Nodes)},
-		Clock:           p.clock, Send: p.toNode, Logger: p.log,
-	})
+	if p.coord != nil {
+		p.assigner = shard.StartAssigner(p.coord, shard.AssignerOptions{
+			AssignerOptions: lease.AssignerOptions{Length: lease.Tick(p.cfg.Lease), First: p.firstCut()},
+			Clock:           p.clock, Send: p.toNode, Logger: p.log,
+		})
+	}
 	for _, n := range p.nodes {
 		if err := n.start(); err != nil {
 			return err
@@ -103,30 +110,46 @@ func (p *Process) start() (err error) {
 	return nil
 }
 
-func (p *Process) openStore() (err error) {
-	dir := ""
-	if p.cfg.Store == "memory:" {
+func (p *Process) openStore() error {
+	var err error
+	switch {
+	case p.cfg.Store == "memory:":
 		p.store = memory.New(memory.Options{})
-	} else {
-		dir = filepath.Join(p.cfg.Data, "coordinator")
-		st, err := pebble.Open(filepath.Join(p.cfg.Data, "store"), pebble.Options{
-			NoSync: p.cfg.NoSync, MaxKey: p.cfg.MaxKey, MaxValue: p.cfg.MaxValue, Logger: p.log})
-		if err != nil {
-			return err
+		return nil
+	case p.cfg.shared():
+		if p.cfg.MaxKey > postgres.MaxKey {
+			p.log.Info("PostgreSQL's indexes take shorter keys than --max-key", "longest", postgres.MaxKey)
+			p.cfg.MaxKey = postgres.MaxKey
 		}
-		p.store = st
+		ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+		defer cancel()
+		var st *postgres.Store
+		st, err = postgres.Open(ctx, postgres.Options{URL: p.cfg.Store, Cluster: p.cluster,
+			MaxKey: p.cfg.MaxKey, MaxValue: p.cfg.MaxValue, Timeout: p.cfg.Timeout, Logger: p.log})
+		if err == nil {
+			p.store = st
+		}
+	default:
+		var st *pebble.Store
+		st, err = pebble.Open(filepath.Join(p.cfg.Data, "store"), pebble.Options{
+			NoSync: p.cfg.NoSync, MaxKey: p.cfg.MaxKey, MaxValue: p.cfg.MaxValue, Logger: p.log})
+		if err == nil {
+			p.store = st
+		}
 	}
-	p.coord, err = embedded.Open(dir)
 	return err
 }
 
 // firstCut spreads a new key space over several nodes from the beginning, by the
 // first byte of printable keys; load moves the boundaries later.
-func firstCut(nodes int) (points []string) {
-	if nodes == 1 {
+func (p *Process) firstCut() (points []string) {
+	n := 4 * p.cfg.Nodes
+	switch {
+	case p.cfg.shared():
+		n = max(n, 16) // others will come
+	case p.cfg.Nodes == 1:
 		return nil
 	}
-	n := 4 * nodes
 	for i := 1; i < n; i++ {
 		if b := string([]byte{byte('0' + i*('z'-'0')/n)}); len(points) == 0 || points[len(points)-1] != b {
 			points = append(points, b)
@@ -134,46 +157,6 @@ func firstCut(nodes int) (points []string) {
 	}
 	return points
 }
-
-// toNode carries an assigner's message over the link that the node opened.
-func (p *Process) toNode(node string, msg any) {
-	p.mu.Lock()
-	l := p.links[node]
-	p.mu.Unlock()
-	if l != nil {
-		_ = l.Send(lease.Append([]byte{frameVersion, frameLease}, msg)) // messages may be lost
-	}
-}
-
-// fromNode takes a message to the assigner that arrived over a link.
-func (p *Process) fromNode(frame []byte, over *link.Link) {
-	if len(frame) < 2 || frame[0] != frameVersion || frame[1] != frameLease {
-		return
-	}
-	m, err := lease.Decode(frame[2:])
-	if err != nil {
-		p.log.Warn("a node sent what cannot be read", "err", err)
-		return
-	}
-	if r, ok := m.(*lease.Renew); ok {
-		p.mu.Lock()
-		if len(p.links) < 1024 || p.links[r.Node] != nil {
-			p.links[r.Node] = over
-		}
-		p.mu.Unlock()
-	}
-	p.assigner.Deliver(m)
-}
-
-// forget ends what was remembered of a link that broke.
-func (p *Process) forget(broken *link.Link) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	maps.DeleteFunc(p.links, func(_ string, l *link.Link) bool { return l == broken })
-}
-
-// home is where the assigner is reached.
-func (p *Process) home() string { return p.nodes[0].addr }
 
 // Addr is where the i-th node listens, and its admin address.
 func (p *Process) Addr(i int) (listen, admin string) { return p.nodes[i].addr, p.nodes[i].adminAddr }
@@ -202,13 +185,17 @@ func (p *Process) Ready(ctx context.Context) error {
 	}
 }
 
-// Stop drains: no new connections, every command under way is finished, and then
-// everything is closed. When ctx ends, what is left is cut.
+// Stop drains: slices move to other processes, if there are any; then there are no
+// new connections, every command under way is finished, and everything is closed.
+// When ctx ends, what is left is cut.
 func (p *Process) Stop(ctx context.Context) error {
 	var errs []error
 	var wg sync.WaitGroup
 	for _, n := range p.nodes {
 		n.draining.Store(true)
+	}
+	p.leave(ctx)
+	for _, n := range p.nodes {
 		wg.Go(func() { n.drain(ctx) })
 	}
 	wg.Wait()

@@ -29,7 +29,9 @@ func (n *Node) read(c *resp.Conn, key []byte, w *resp.Writer) (linear.Entry[stri
 	defer cancel()
 	name := string(key)
 	if r, ok := n.shard.Table().Find(name); ok && r.Node != "" && r.Node != n.incarnation {
-		if e, err := n.readFrom(ctx, r.Addr, key); err == nil {
+		first, cancel := context.WithTimeout(ctx, n.p.cfg.Timeout/4) // an owner that says nothing must leave time for the store
+		e, err := n.readFrom(first, r.Addr, key)
+		if cancel(); err == nil {
 			return e, nil
 		}
 	}
@@ -237,6 +239,14 @@ func (n *Node) serve(ctx context.Context, frame []byte) []byte {
 			return append([]byte{answerError}, errorText(err)...)
 		}
 		return appendEntry([]byte{answerDone}, e)
+	case frameMove:
+		s := scan{b: frame[2:]}
+		if key, id := s.bytes(), s.bytes(); s.bad || !n.p.reshard(string(key), string(id)) {
+			return append([]byte{answerError}, errNotMoved...)
+		}
+		return []byte{answerDone}
+	case frameHello, frameWho, frameState:
+		return n.asked(ctx, frame[1])
 	case frameRun:
 		j, err := decodeJob(frame)
 		if err != nil {
@@ -298,6 +308,8 @@ func errorText(err error) string {
 		return "TRYAGAIN " + err.Error()
 	case errors.Is(err, linear.ErrOutcomeUnknown):
 		return "UNKNOWN " + linear.ErrOutcomeUnknown.Error()
+	case errors.Is(err, store.ErrUnavailable): // where the store is, and as whom we ask, is not for clients
+		return "TRYAGAIN " + store.ErrUnavailable.Error()
 	case errors.Is(err, store.ErrFull):
 		return "OOM " + err.Error()
 	case errors.Is(err, context.DeadlineExceeded):

@@ -29,7 +29,7 @@ func main() {
 		Use: "freshet", Short: "caches that do not lie", SilenceUsage: true, SilenceErrors: true, Version: node.Version,
 		Long: "freshet: coherent caches between services and their database.",
 	}
-	root.AddCommand(serve(), status(), config(), simulate(), judge(), benchmark())
+	root.AddCommand(serve(), migrate(), status(), config(), simulate(), judge(), benchmark())
 	if err := root.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "freshet:", err)
 		os.Exit(exitCode(err))
@@ -42,8 +42,8 @@ func flags(f *pflag.FlagSet, c *node.Config) *string {
 	f.StringVar(&c.Listen, "listen", c.Listen, "where clients connect; node i listens i-1 ports above")
 	f.StringVar(&c.Admin, "admin", c.Admin, "where admin HTTP listens; node i listens i-1 ports above")
 	f.StringVar(&c.Data, "data", c.Data, "directory of the embedded store and coordinator")
-	f.StringVar(&c.Store, "store", c.Store, "the source of truth: pebble: (durable, in --data) or memory:")
-	f.StringVar(&c.Coordinator, "coordinator", c.Coordinator, "who keeps assignments: embedded")
+	f.StringVar(&c.Store, "store", c.Store, "the source of truth: pebble: (durable, in --data), memory: or postgres://USER@HOST/DB?schema=NAME, which freshet migrate prepares; better given as FRESHET_STORE if there is a password in it")
+	f.StringVar(&c.Coordinator, "coordinator", c.Coordinator, "who keeps assignments: embedded (this process, in --data), or freshet://HOST:PORT, the process there that has the embedded one")
 	f.StringVar(&c.NodeID, "node-id", c.NodeID, "name of this node; with --nodes, of the first")
 	f.StringVar(&c.Advertise, "advertise", c.Advertise, "HOST:PORT under which others reach this node (default --listen)")
 	f.IntVar(&c.Nodes, "nodes", c.Nodes, "how many nodes to run in this process, on consecutive ports")
@@ -137,7 +137,13 @@ func serve() *cobra.Command {
 			listen, admin := p.Addr(i)
 			c.Logger.Info("listening", "node", n.ID(), "redis", listen, "admin", "http://"+admin)
 		}
-		<-ctx.Done()
+		select {
+		case <-ctx.Done():
+		case err := <-p.Failed():
+			stop, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			return errors.Join(err, p.Stop(stop))
+		}
 		stop() // a second signal ends at once
 		c.Logger.Info("draining")
 		end, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -150,7 +156,7 @@ func serve() *cobra.Command {
 func config() *cobra.Command {
 	cmd := &cobra.Command{Use: "config", Short: "look at the configuration"}
 	c := node.Defaults()
-	show := &cobra.Command{Use: "print", Short: "print the configuration that serve would use, as YAML; the password is masked", Args: cobra.NoArgs}
+	show := &cobra.Command{Use: "print", Short: "print the configuration that serve would use, as YAML; passwords are masked", Args: cobra.NoArgs}
 	file := flags(show.Flags(), &c)
 	show.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := load(show.Flags(), &c, *file); err != nil {
@@ -159,10 +165,7 @@ func config() *cobra.Command {
 		if err := c.Check(); err != nil {
 			return err
 		}
-		if c.Password != "" {
-			c.Password = "(set)"
-		}
-		b, err := yaml.Marshal(readable(c))
+		b, err := yaml.Marshal(readable(c.Redacted()))
 		fmt.Fprint(cmd.OutOrStdout(), string(b))
 		return err
 	}

@@ -1,0 +1,241 @@
+package blackbox
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/freshet-cache/freshet/check"
+	"github.com/freshet-cache/freshet/internal/pgserver"
+)
+
+// cluster is several processes over one PostgreSQL, on ports that stay theirs.
+type cluster struct {
+	t     *testing.T
+	pg    *pgserver.Server
+	dir   string
+	addrs []string
+	procs []*process
+	args  func(i int) []string
+}
+
+// postgres starts a server, or skips the test if there is none to start.
+func postgres(t *testing.T, settings ...string) *pgserver.Server {
+	t.Helper()
+	if pgserver.Bin() == "" {
+		if os.Getenv("FRESHET_TEST_REQUIRE") != "" {
+			t.Fatal("no PostgreSQL, and FRESHET_TEST_REQUIRE is set")
+		}
+		t.Skip("no PostgreSQL: install it, or run make test")
+	}
+	dir, err := os.MkdirTemp("", "freshet-pg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	pg, err := pgserver.Start(t.Context(), dir, settings...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pg.Stop)
+	if out, err := command(t, nil, "migrate", "--store", pg.URL("admin", "postgres")); err != nil {
+		t.Fatal(err, out)
+	}
+	return pg
+}
+
+// gather starts n processes, of which the first has the embedded coordinator.
+func gather(t *testing.T, n int, more ...string) *cluster {
+	t.Helper()
+	c := &cluster{t: t, pg: postgres(t), dir: t.TempDir()}
+	c.args = func(i int) []string {
+		args := append([]string{"--data", c.dir}, more...)
+		if i > 0 {
+			args = append(args, "--coordinator", "freshet://"+c.addrs[0])
+		}
+		return args
+	}
+	c.start(n)
+	return c
+}
+
+func (c *cluster) start(n int) {
+	c.t.Helper()
+	var held []net.Listener // all at once, so that they differ
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		c.addrs, held = append(c.addrs, l.Addr().String()), append(held, l)
+	}
+	for _, l := range held {
+		_ = l.Close()
+	}
+	c.procs = make([]*process, n)
+	for i := range n {
+		c.restart(i)
+	}
+	c.spread()
+}
+
+// spread waits until every process owns something.
+func (c *cluster) spread() {
+	c.t.Helper()
+	c.procs[0].eventually(func() bool {
+		out, err := command(c.t, nil, "status", "--admin", c.procs[0].admin[0])
+		_, slices, _ := strings.Cut(out, "OWNER")
+		for i := range c.procs {
+			if err != nil || !strings.Contains(slices, fmt.Sprint("n", i+1)) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// give moves keys, each cut out of what surrounds it, to the i-th node, and waits
+// until it owns them.
+func (c *cluster) give(i int, keys ...string) {
+	c.t.Helper()
+	admin := c.procs[(i+1)%len(c.procs)].client(0)
+	for _, key := range keys {
+		c.procs[i].eventually(func() bool {
+			_ = admin.Do(c.t.Context(), "FR.SPLIT", key).Err()
+			_ = admin.Do(c.t.Context(), "FR.MOVE", key, fmt.Sprint("n", i+1)).Err() // an error if it is there
+			about, err := admin.Do(c.t.Context(), "FR.EXPLAIN", key).Result()
+			fields, _ := about.(map[any]any)
+			return err == nil && fields["owner"] == fmt.Sprint("n", i+1)
+		})
+	}
+}
+
+// restart starts the i-th process, on its port.
+func (c *cluster) restart(i int) {
+	c.t.Helper()
+	args := append([]string{"serve", "--listen", c.addrs[i], "--admin", "127.0.0.1:0", "--node-id", fmt.Sprint("n", i+1),
+		"--store", c.pg.URL("admin", "postgres")}, c.args(i)...)
+	c.procs[i] = launch(c.t, 1, exec.Command(binary, args...))
+}
+
+// trial is a cluster under load, and what its clients saw.
+type trial struct {
+	*cluster
+	r *recorder
+}
+
+// more waits until so many more calls have ended.
+func (c trial) more(n int) {
+	c.t.Helper()
+	before := c.r.size()
+	c.procs[0].eventually(func() bool { return c.r.size() > before+n })
+}
+
+// during runs a fault of the i-th node, which owns some of the keys, and says how
+// long the clients of the others waited at most for a write to succeed. Reads at the
+// others must not fail. With i below 0 the fault is not a node's.
+func (c trial) during(what string, i int, fault func()) {
+	c.t.Helper()
+	if i >= 0 {
+		c.give(i, "key:4", "key:7", "counter:1")
+	}
+	c.more(500)
+	began, from := c.r.size(), int64(time.Since(c.r.began))
+	fault()
+	c.r.mu.Lock()
+	defer c.r.mu.Unlock()
+	last, longest := from, int64(0)
+	for _, o := range c.r.ops[began:] {
+		switch {
+		case o.Client%len(c.procs) == i || o.Start < from:
+		case o.Kind == check.Read && o.Outcome != check.OK && i >= 0:
+			c.t.Errorf("%s: a read at another node failed: %v", what, o)
+		case o.Kind != check.Read && o.Outcome == check.OK:
+			longest, last = max(longest, o.End-last), o.End
+		}
+	}
+	c.t.Logf("%s: at most %v without a write at the other nodes", what, time.Duration(longest).Round(time.Millisecond))
+}
+
+// Three processes over PostgreSQL, with clients at all of them: one is killed, one
+// stands still for longer than a lease, PostgreSQL crashes, the process with the
+// coordinator is killed, and all are restarted one after the other. The history is
+// linearizable; and while another node is dead or stands still, no read fails.
+func TestCluster(t *testing.T) {
+	c := trial{gather(t, 3, "--lease", "1500ms", "--timeout", "4s"), &recorder{began: time.Now()}}
+	stop := make(chan struct{})
+	wait := c.r.loadAt(c.addrs, 6, stop)
+	c.during("a node is killed", 2, func() {
+		_ = c.procs[2].ends(syscall.SIGKILL)
+		c.more(3000)
+		c.restart(2)
+	})
+	c.during("a node stands still", 1, func() {
+		c.procs[1].signal(syscall.SIGSTOP)
+		pause := time.NewTimer(4 * time.Second) // the pause itself, not a wait for something
+		<-pause.C
+		c.procs[1].signal(syscall.SIGCONT)
+		c.more(1000)
+	})
+	c.during("PostgreSQL crashes", -1, func() {
+		c.pg.Crash()
+		if err := c.pg.Resume(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c.more(1000)
+	})
+	c.during("the coordinator is killed", 0, func() {
+		_ = c.procs[0].ends(syscall.SIGKILL)
+		c.restart(0)
+		c.more(1000)
+	})
+	for _, i := range []int{2, 1, 0} {
+		c.during(fmt.Sprint("node ", i+1, " is restarted"), i, func() {
+			if err := c.procs[i].ends(syscall.SIGTERM); err != nil {
+				t.Errorf("node %d ended with %v", i+1, err)
+			}
+			c.restart(i)
+			c.more(500)
+		})
+	}
+	close(stop)
+	wait()
+	if c.r.verdict(t) < 5000 {
+		t.Error("too little was done to judge")
+	}
+}
+
+func TestClusterRefusals(t *testing.T) {
+	c := gather(t, 2)
+	pg := c.pg.URL("admin", "postgres")
+	free := []string{"serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}
+	for _, w := range []struct {
+		name, says string
+		args       []string
+	}{
+		{"a name that is taken", "--node-id", append(free, "--store", pg, "--coordinator", "freshet://"+c.addrs[0], "--node-id", "n2")},
+		{"another cluster's schema", "another cluster", append(free, "--store", pg, "--data", t.TempDir())},
+		{"a schema that is not there", "freshet migrate", append(free, "--store", pg+"&schema=none", "--data", t.TempDir())},
+		{"a coordinator without a shared store", "--store postgres", append(free, "--store", "memory:", "--coordinator", "freshet://"+c.addrs[0])},
+		{"a wrong user", "nobody", append(free, "--store", strings.Replace(pg, "admin@", "nobody:geheim@", 1), "--data", t.TempDir())},
+		{"a coordinator that is no address", "HOST:PORT", append(free, "--store", pg, "--coordinator", "freshet://nowhere")},
+	} {
+		out, err := command(t, nil, w.args...)
+		if err == nil || !strings.Contains(out, w.says) || strings.Contains(out, "geheim") || strings.Contains(out, "goroutine") {
+			t.Errorf("%s: %v\n%s", w.name, err, out)
+		}
+	}
+	if out, err := command(t, nil, "config", "print", "--store", "postgres://me:geheim@db/app"); err != nil || strings.Contains(out, "geheim") || !strings.Contains(out, "me:xxxxx@db") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	for i := range c.procs {
+		if err := c.procs[i].client(0).Set(t.Context(), "k", i, 0).Err(); err != nil {
+			t.Errorf("the cluster is harmed: %v", err)
+		}
+	}
+}

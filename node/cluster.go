@@ -1,0 +1,318 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/freshet-cache/freshet/coord/embedded"
+	"github.com/freshet-cache/freshet/link"
+	"github.com/freshet-cache/freshet/resp"
+	"github.com/freshet-cache/freshet/shard"
+	"github.com/freshet-cache/freshet/shard/lease"
+)
+
+const (
+	openTimeout  = 30 * time.Second // to reach a store or a coordinator that may be starting too
+	stateTimeout = time.Second      // for other nodes to say how they are
+	leaveTimeout = 10 * time.Second // to hand slices over before a stop
+	maxMembers   = 1024
+)
+
+// coordinator keeps what the assigner must not forget.
+type coordinator interface {
+	shard.Coordinator
+	Close() error
+}
+
+// coordinate finds out who keeps the assignments, and what this cluster is called.
+func (p *Process) coordinate() error {
+	if home, joins := strings.CutPrefix(p.cfg.Coordinator, joinScheme); joins {
+		p.host, p.home = unique(), func() string { return home }
+		var err error
+		p.cluster, err = p.hello(home)
+		return err
+	}
+	dir := ""
+	if p.cfg.Store != "memory:" {
+		dir = filepath.Join(p.cfg.Data, "coordinator")
+	}
+	c, err := embedded.Open(dir)
+	if err != nil {
+		return err
+	}
+	p.coord, p.cluster, p.host = c, c.Cluster(), c.Host()
+	p.home = func() string { return p.nodes[0].addr }
+	return nil
+}
+
+// hello asks the process at addr for the name of its cluster, which may be starting
+// only now.
+func (p *Process) hello(addr string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	tls, err := p.clientTLS()
+	if err != nil {
+		return "", err
+	}
+	asks := &peers{password: p.cfg.Password, tls: tls, links: map[string]*dialled{},
+		message: func([]byte) {}, request: func(context.Context, []byte) []byte { return nil }}
+	defer asks.close()
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		b, err := asks.call(ctx, addr, []byte{frameVersion, frameHello})
+		switch {
+		case err == nil && len(b) > 1 && b[0] == answerDone:
+			return string(b[1:]), nil
+		case err == nil:
+			return "", fmt.Errorf("--coordinator %s%s: %w", joinScheme, addr, errFrame)
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return "", fmt.Errorf("--coordinator %s%s: no freshet answers there: %w; start it first, with the embedded coordinator and the same password", joinScheme, addr, err)
+		}
+	}
+}
+
+// member is a node that has asked this process's assigner for leases.
+type member struct {
+	addr string
+	link *link.Link // which it opened
+}
+
+// toNode carries an assigner's message over the link that the node opened.
+func (p *Process) toNode(node string, msg any) {
+	p.mu.Lock()
+	l := p.members[node].link
+	p.mu.Unlock()
+	if l != nil {
+		_ = l.Send(lease.Append([]byte{frameVersion, frameLease}, msg)) // messages may be lost
+	}
+}
+
+// fromNode takes a message to the assigner that arrived over a link.
+func (p *Process) fromNode(frame []byte, over *link.Link) {
+	if len(frame) < 2 || frame[0] != frameVersion || frame[1] != frameLease || p.assigner == nil {
+		return
+	}
+	m, err := lease.Decode(frame[2:])
+	if err != nil {
+		p.log.Warn("a node sent what cannot be read", "err", err)
+		return
+	}
+	if r, ok := m.(*lease.Renew); ok && !p.admit(r, over) {
+		return
+	}
+	p.assigner.Deliver(m)
+}
+
+// admit remembers the sender of a renewal, unless another living node has its name.
+func (p *Process) admit(r *lease.Renew, over *link.Link) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, known := p.members[r.Node]; !known {
+		id, _, _ := strings.Cut(r.Node, "/")
+		for other, m := range p.members {
+			if name, _, _ := strings.Cut(other, "/"); name == id && m.link != over {
+				text := fmt.Sprintf("a node named %s is alive at %s, so the one at %s cannot be called so; give it another --node-id, or stop the other", id, m.addr, r.Addr)
+				p.log.Warn(text)
+				_ = over.Send(append([]byte{frameVersion, frameNo}, text...))
+				return false
+			}
+		}
+		if len(p.members) >= maxMembers {
+			return false
+		}
+	}
+	p.members[r.Node] = member{r.Addr, over}
+	return true
+}
+
+// forget ends what was remembered of a link that broke.
+func (p *Process) forget(broken *link.Link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.members, func(_ string, m member) bool { return m.link == broken })
+}
+
+// fail ends the process: it cannot be part of the cluster.
+func (p *Process) fail(why string) {
+	select {
+	case p.failed <- fmt.Errorf("refused by the cluster: %s", why):
+	default:
+	}
+}
+
+// Failed tells that the process cannot go on, and why: stop it.
+func (p *Process) Failed() <-chan error { return p.failed }
+
+// who are the addresses of the cluster's nodes, as the assigner has heard of them.
+func (p *Process) who(ctx context.Context) []string {
+	var out []string
+	if p.assigner != nil {
+		p.mu.Lock()
+		for _, m := range p.members {
+			out = append(out, m.addr)
+		}
+		p.mu.Unlock()
+	} else if b, err := p.nodes[0].peers.call(ctx, p.home(), []byte{frameVersion, frameWho}); err == nil && len(b) > 1 && b[0] == answerDone {
+		out = strings.Split(string(b[1:]), "\n")
+	}
+	for _, r := range p.nodes[0].shard.Table().Slices {
+		if r.Addr != "" {
+			out = append(out, r.Addr)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// State describes the cluster now. Who does not answer within a second is shown as
+// not ready.
+func (p *Process) State(ctx context.Context) State {
+	t := p.nodes[0].shard.Table()
+	out := State{Version: Version, Cluster: p.cluster, Uptime: time.Since(p.started).Round(time.Second).String(), Nodes: []NodeState{}, Slices: []SliceState{}}
+	count := map[string]int{}
+	for _, s := range t.Slices {
+		id, _, _ := strings.Cut(s.Node, "/")
+		count[s.Addr]++
+		out.Gen = max(out.Gen, uint64(s.Gen))
+		out.Slices = append(out.Slices, SliceState{s.Range.String(), uint64(s.Gen), id})
+	}
+	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
+	defer cancel()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	add := func(s NodeState) {
+		mu.Lock()
+		defer mu.Unlock()
+		s.Slices = count[s.Addr]
+		out.Nodes = append(out.Nodes, s)
+	}
+	own := map[string]bool{}
+	for _, n := range p.nodes {
+		own[n.addr] = true
+		add(n.state())
+	}
+	for _, addr := range p.who(ctx) {
+		if own[addr] {
+			continue
+		}
+		wg.Go(func() {
+			s := NodeState{ID: "?"}
+			b, err := p.nodes[0].peers.call(ctx, addr, []byte{frameVersion, frameState})
+			if err == nil && len(b) > 1 && b[0] == answerDone {
+				_ = json.Unmarshal(b[1:], &s)
+			}
+			s.Addr = addr
+			add(s)
+		})
+	}
+	wg.Wait()
+	slices.SortFunc(out.Nodes, func(a, b NodeState) int { return strings.Compare(a.ID+" "+a.Addr, b.ID+" "+b.Addr) })
+	return out
+}
+
+// state is how this node is.
+func (n *Node) state() NodeState {
+	s := NodeState{ID: n.id, Addr: n.addr, Admin: n.adminAddr, Ready: n.ready(), Draining: n.draining.Load()}
+	if n.running() {
+		s.Conns, s.Entries, s.Hits, s.Misses = n.server.Stats().Conns, n.cache.Len(), n.m.hits.Load(), n.m.missed.Load()
+	}
+	return s
+}
+
+// asked answers what another process wants to know of this one.
+func (n *Node) asked(ctx context.Context, kind byte) []byte {
+	out := []byte{answerDone}
+	switch kind {
+	case frameHello:
+		return append(out, n.p.cluster...)
+	case frameWho:
+		if n.p.assigner == nil {
+			return append([]byte{answerError}, "ERR no assigner is here"...)
+		}
+		return append(out, strings.Join(n.p.who(ctx), "\n")...)
+	}
+	b, _ := json.Marshal(n.state())
+	return append(out, b...)
+}
+
+const errNotMoved = "ERR nothing to move: the node is not known, has the slice already, or the slice is moving"
+
+// leave moves what this process owns to others, with what it has in memory, if there
+// are any. A lease that is not taken over in time ends by itself.
+func (p *Process) leave(ctx context.Context) {
+	if len(p.nodes) == 0 || !p.nodes[len(p.nodes)-1].running() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
+	defer cancel()
+	others := p.who(ctx)
+	for _, n := range p.nodes {
+		others = slices.DeleteFunc(others, func(addr string) bool { return addr == n.addr })
+	}
+	if len(others) == 0 {
+		return
+	}
+	var wg sync.WaitGroup
+	for _, n := range p.nodes {
+		wg.Go(func() {
+			if err := n.shard.Leave(ctx); err != nil {
+				p.log.Warn("slices could not be handed over; they can be written again when their leases are over", "node", n.id, "err", err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// reshard has the slice of key moved to the node called id, or cut at key if there
+// is none, by the assigner, wherever it is.
+func (n *Node) reshard(ctx context.Context, key, id []byte, w *resp.Writer) {
+	if n.p.assigner != nil {
+		if !n.p.reshard(string(key), string(id)) {
+			w.Error(errNotMoved)
+			return
+		}
+		w.SimpleString("OK")
+		return
+	}
+	b, err := n.peers.call(ctx, n.p.home(), appendBytes(appendBytes([]byte{frameVersion, frameMove}, key), id))
+	switch {
+	case err != nil:
+		w.Error("TRYAGAIN the assigner at " + n.p.home() + " does not answer: " + err.Error())
+	case len(b) == 1 && b[0] == answerDone:
+		w.SimpleString("OK")
+	case len(b) > 1 && b[0] == answerError:
+		w.Error(string(b[1:]))
+	default:
+		w.Error("ERR " + errFrame.Error())
+	}
+}
+
+func (p *Process) reshard(key, id string) bool {
+	switch {
+	case p.assigner == nil:
+		return false
+	case id == "":
+		p.assigner.Cut(key)
+		return true
+	}
+	p.mu.Lock()
+	to := ""
+	for node := range p.members {
+		if name, _, _ := strings.Cut(node, "/"); name == id {
+			to = node
+		}
+	}
+	p.mu.Unlock()
+	return to != "" && p.assigner.Move(key, to)
+}
