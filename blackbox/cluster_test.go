@@ -1,6 +1,7 @@
 package blackbox
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -10,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/freshet-cache/freshet/check"
+	"github.com/freshet-cache/freshet/internal/etcdserver"
 	"github.com/freshet-cache/freshet/internal/pgserver"
 )
 
@@ -62,6 +66,28 @@ func gather(t *testing.T, n int, more ...string) *cluster {
 	}
 	c.start(n)
 	return c
+}
+
+// gatherOnEtcd starts n processes that elect who has the assigner through etcd.
+func gatherOnEtcd(t *testing.T, n int, more ...string) (*cluster, *etcdserver.Cluster) {
+	t.Helper()
+	if etcdserver.Bin() == "" {
+		if os.Getenv("FRESHET_TEST_REQUIRE") != "" {
+			t.Fatal("no etcd, and FRESHET_TEST_REQUIRE is set")
+		}
+		t.Skip("no etcd: install etcd-server, or run make test")
+	}
+	etcd, err := etcdserver.Start(t.Context(), t.TempDir(), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(etcd.Stop)
+	c := &cluster{t: t, pg: postgres(t), dir: t.TempDir()}
+	c.args = func(int) []string {
+		return append([]string{"--coordinator", "etcd://" + strings.Join(etcd.Endpoints(), ",") + "/test"}, more...)
+	}
+	c.start(n)
+	return c, etcd
 }
 
 func (c *cluster) start(n int) {
@@ -206,6 +232,58 @@ func TestCluster(t *testing.T) {
 	close(stop)
 	wait()
 	if c.r.verdict(t) < 5000 {
+		t.Error("too little was done to judge")
+	}
+}
+
+// The same with etcd: whoever has the assigner is killed and another takes over, a
+// member of etcd is lost, and then its quorum, for longer than a lease: reads go on,
+// and writes when it is back.
+func TestClusterOnEtcd(t *testing.T) {
+	c, etcd := gatherOnEtcd(t, 3, "--lease", "2s", "--timeout", "4s")
+	run := trial{c, &recorder{began: time.Now()}}
+	stop := make(chan struct{})
+	wait := run.r.loadAt(c.addrs, 6, stop)
+	run.during("the leader is killed", 0, func() { // who was first stood first
+		_ = c.procs[0].ends(syscall.SIGKILL)
+		run.more(2000)
+		c.restart(0)
+		run.more(500)
+	})
+	run.during("a member of etcd is lost", -1, func() {
+		etcd.Kill(0)
+		run.more(2000)
+	})
+	run.during("etcd has no quorum", -1, func() {
+		etcd.Kill(1)
+		c.procs[1].eventually(func() bool { return c.procs[1].get(0, "/readyz") == 200 })
+		reader := c.procs[1].client(0)
+		for end := time.Now().Add(6 * time.Second); time.Now().Before(end); { // longer than leadership and lease
+			if err := reader.Get(t.Context(), "key:4").Err(); err != nil && !errors.Is(err, redis.Nil) {
+				t.Fatalf("a read while etcd has no quorum: %v", err)
+			}
+		}
+		for i := range 2 {
+			if err := etcd.Resume(i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		writer := c.procs[2].client(0)
+		c.procs[2].eventually(func() bool { return writer.Set(t.Context(), "again", "v", 0).Err() == nil })
+		run.more(500)
+	})
+	for _, i := range []int{2, 1, 0} {
+		run.during(fmt.Sprint("node ", i+1, " is restarted"), i, func() {
+			if err := c.procs[i].ends(syscall.SIGTERM); err != nil {
+				t.Errorf("node %d ended with %v", i+1, err)
+			}
+			c.restart(i)
+			run.more(500)
+		})
+	}
+	close(stop)
+	wait()
+	if run.r.verdict(t) < 5000 {
 		t.Error("too little was done to judge")
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/coord/embedded"
+	"github.com/freshet-cache/freshet/coord/etcd"
 	"github.com/freshet-cache/freshet/link"
 	"github.com/freshet-cache/freshet/resp"
 	"github.com/freshet-cache/freshet/shard"
@@ -39,6 +40,20 @@ func (p *Process) coordinate() error {
 		p.cluster, err = p.hello(home)
 		return err
 	}
+	if opt, ok, err := p.cfg.etcd(); ok || err != nil {
+		if err != nil {
+			return err
+		}
+		opt.Addr, opt.TTL, opt.Clock, opt.Logger = p.nodes[0].addr, p.cfg.Lease/2, p.clock, p.log
+		ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+		defer cancel()
+		c, err := etcd.Open(ctx, opt)
+		if err != nil {
+			return err
+		}
+		p.coord, p.cluster, p.host, p.home = c, c.Cluster(), unique(), c.Leader
+		return nil
+	}
 	dir := ""
 	if p.cfg.Store != "memory:" {
 		dir = filepath.Join(p.cfg.Data, "coordinator")
@@ -51,6 +66,9 @@ func (p *Process) coordinate() error {
 	p.home = func() string { return p.nodes[0].addr }
 	return nil
 }
+
+// leads reports whether this process has the assigner that others ask.
+func (p *Process) leads() bool { return p.assigner != nil && p.home() == p.nodes[0].addr }
 
 // hello asks the process at addr for the name of its cluster, which may be starting
 // only now.
@@ -157,7 +175,7 @@ func (p *Process) Failed() <-chan error { return p.failed }
 // who are the addresses of the cluster's nodes, as the assigner has heard of them.
 func (p *Process) who(ctx context.Context) []string {
 	var out []string
-	if p.assigner != nil {
+	if p.leads() {
 		p.mu.Lock()
 		for _, m := range p.members {
 			out = append(out, m.addr)
@@ -237,7 +255,7 @@ func (n *Node) asked(ctx context.Context, kind byte) []byte {
 	case frameHello:
 		return append(out, n.p.cluster...)
 	case frameWho:
-		if n.p.assigner == nil {
+		if !n.p.leads() {
 			return append([]byte{answerError}, "ERR no assigner is here"...)
 		}
 		return append(out, strings.Join(n.p.who(ctx), "\n")...)
@@ -272,17 +290,28 @@ func (p *Process) leave(ctx context.Context) {
 		})
 	}
 	wg.Wait()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for _, n := range p.nodes { // a successor that did not know of it would wait for their leases
+		for p.leads() && ctx.Err() == nil && !p.assigner.Released(n.incarnation) {
+			<-tick.C
+		}
+	}
 }
 
 // reshard has the slice of key moved to the node called id, or cut at key if there
 // is none, by the assigner, wherever it is.
 func (n *Node) reshard(ctx context.Context, key, id []byte, w *resp.Writer) {
-	if n.p.assigner != nil {
+	if n.p.leads() {
 		if !n.p.reshard(string(key), string(id)) {
 			w.Error(errNotMoved)
 			return
 		}
 		w.SimpleString("OK")
+		return
+	}
+	if n.p.home() == "" {
+		w.Error("TRYAGAIN nobody leads; an assigner is being elected")
 		return
 	}
 	b, err := n.peers.call(ctx, n.p.home(), appendBytes(appendBytes([]byte{frameVersion, frameMove}, key), id))

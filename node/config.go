@@ -2,14 +2,18 @@ package node
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/freshet-cache/freshet/coord/etcd"
 )
 
 // Config is everything that freshet serve can be told. The zero value of a field
@@ -68,8 +72,10 @@ func (c *Config) Check() error {
 	home, joins := strings.CutPrefix(c.Coordinator, joinScheme)
 	_, _, err := net.SplitHostPort(home)
 	add(joins && err != nil, "--coordinator %s: %q is not HOST:PORT", c.Coordinator, home)
-	add(c.Coordinator != "embedded" && !joins, "--coordinator %q is not known; use embedded or freshet://HOST:PORT", c.Coordinator)
-	add(joins && !c.shared(), "--coordinator %s makes this process one of several, which need a store that they share: --store postgres://...", c.Coordinator)
+	_, onEtcd, err := c.etcd()
+	add(err != nil, "--coordinator %s: %v", redacted(c.Coordinator), err)
+	add(c.Coordinator != "embedded" && !joins && !onEtcd, "--coordinator %q is not known; use embedded, freshet://HOST:PORT or etcd://HOST:PORT,...", redacted(c.Coordinator))
+	add((joins || onEtcd) && !c.shared(), "--coordinator %s makes this process one of several, which need a store that they share: --store postgres://...", redacted(c.Coordinator))
 	add(c.NodeID == "" || strings.ContainsAny(c.NodeID, "/ \r\n"), "--node-id %q is empty or has a slash or space in it", c.NodeID)
 	add(c.Nodes < 1 || c.Nodes > 64, "--nodes %d is not between 1 and 64", c.Nodes)
 	add(c.Lease < 100*time.Millisecond || c.Lease > time.Hour, "--lease %v is not between 100ms and 1h", c.Lease)
@@ -78,7 +84,7 @@ func (c *Config) Check() error {
 	add(c.MaxValue < 1 || c.MaxValue > 256<<20, "--max-value %d is not between 1 and 256 MiB", c.MaxValue)
 	add(c.MaxConns < 1, "--max-conns %d is not positive", c.MaxConns)
 	add((c.TLSCert == "") != (c.TLSKey == ""), "--tls-cert and --tls-key go together")
-	add(c.Store != "memory:" && c.Data == "" && !joins, "--data is empty; name a directory, or use --store memory:")
+	add(c.Store != "memory:" && c.Data == "" && !joins && !onEtcd, "--data is empty; name a directory, or use --store memory:")
 	return errors.Join(errs...)
 }
 
@@ -87,6 +93,49 @@ const joinScheme = "freshet://"
 // shared reports whether several processes can use the store.
 func (c *Config) shared() bool {
 	return strings.HasPrefix(c.Store, "postgres://") || strings.HasPrefix(c.Store, "postgresql://")
+}
+
+// etcd reads --coordinator etcd://USER:PASSWORD@HOST:PORT,HOST:PORT/PREFIX, or etcds:
+// for TLS; ok says that it is one.
+func (c *Config) etcd() (opt etcd.Options, ok bool, err error) {
+	scheme, rest, ok := strings.Cut(c.Coordinator, "://")
+	if !ok || scheme != "etcd" && scheme != "etcds" {
+		return opt, false, nil
+	}
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		opt.User, opt.Password, _ = strings.Cut(rest[:at], ":")
+		rest = rest[at+1:]
+	}
+	hosts, prefix, _ := strings.Cut(rest, "/")
+	if prefix != "" {
+		opt.Prefix = strings.TrimSuffix(prefix, "/") + "/"
+	}
+	for _, h := range strings.Split(hosts, ",") {
+		if _, _, err := net.SplitHostPort(h); err != nil {
+			return opt, true, fmt.Errorf("%q is not HOST:PORT", h)
+		}
+		opt.Endpoints = append(opt.Endpoints, h)
+	}
+	if scheme == "etcds" {
+		opt.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+		if c.TLSCA != "" {
+			opt.TLS.RootCAs, err = trusted(c.TLSCA)
+		}
+	}
+	return opt, true, err
+}
+
+// trusted are the certificates in a file.
+func trusted(name string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-ca: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("--tls-ca: %s holds no certificate", name)
+	}
+	return pool, nil
 }
 
 // redacted is a URL without its password.
@@ -103,7 +152,7 @@ func (c Config) Redacted() Config {
 	if c.Password != "" {
 		c.Password = "(set)"
 	}
-	c.Store = redacted(c.Store)
+	c.Store, c.Coordinator = redacted(c.Store), redacted(c.Coordinator)
 	return c
 }
 

@@ -110,7 +110,11 @@ func (n *Node) join(w shard.Watcher) {
 	n.shard = shard.StartNode(shard.NodeOptions{
 		NodeOptions: lease.NodeOptions{Node: n.incarnation, Addr: n.addr, Host: n.p.host, Drift: 200},
 		Clock:       n.p.clock, Beat: min(n.p.cfg.Lease/5, defaultBeat), Watch: watcher{w, n.m},
-		Send:  func(m any) { n.peers.send(n.p.home(), lease.Append([]byte{frameVersion, frameLease}, m)) },
+		Send: func(m any) {
+			if home := n.p.home(); home != "" { // else nobody leads, and the next beat asks again
+				n.peers.send(home, lease.Append([]byte{frameVersion, frameLease}, m))
+			}
+		},
 		Loads: n.loads,
 	})
 }

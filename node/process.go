@@ -7,13 +7,11 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -227,17 +225,13 @@ func (p *Process) clientTLS() (*tls.Config, error) {
 	if p.tls == nil {
 		return nil, nil
 	}
-	pool := x509.NewCertPool()
 	name := p.cfg.TLSCA
 	if name == "" {
 		name = p.cfg.TLSCert
 	}
-	pem, err := os.ReadFile(name)
+	pool, err := trusted(name)
 	if err != nil {
-		return nil, fmt.Errorf("--tls-ca: %w", err)
-	}
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("--tls-ca: %s holds no certificate", name)
+		return nil, err
 	}
 	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
 }

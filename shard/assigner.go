@@ -188,6 +188,13 @@ func (a *Assigner) Cut(points ...string) {
 	})
 }
 
+// Released reports whether a node owns nothing, and a successor would know it.
+func (a *Assigner) Released(node string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.machine.Released(node)
+}
+
 // State is the assignment as of now.
 func (a *Assigner) State() lease.State {
 	a.mu.Lock()

@@ -43,7 +43,7 @@ func flags(f *pflag.FlagSet, c *node.Config) *string {
 	f.StringVar(&c.Admin, "admin", c.Admin, "where admin HTTP listens; node i listens i-1 ports above")
 	f.StringVar(&c.Data, "data", c.Data, "directory of the embedded store and coordinator")
 	f.StringVar(&c.Store, "store", c.Store, "the source of truth: pebble: (durable, in --data), memory: or postgres://USER@HOST/DB?schema=NAME, which freshet migrate prepares; better given as FRESHET_STORE if there is a password in it")
-	f.StringVar(&c.Coordinator, "coordinator", c.Coordinator, "who keeps assignments: embedded (this process, in --data), or freshet://HOST:PORT, the process there that has the embedded one")
+	f.StringVar(&c.Coordinator, "coordinator", c.Coordinator, "who keeps assignments: embedded (this process, in --data), freshet://HOST:PORT (the process there that has the embedded one), or etcd://[USER:PASSWORD@]HOST:PORT,.../PREFIX (etcds: over TLS)")
 	f.StringVar(&c.NodeID, "node-id", c.NodeID, "name of this node; with --nodes, of the first")
 	f.StringVar(&c.Advertise, "advertise", c.Advertise, "HOST:PORT under which others reach this node (default --listen)")
 	f.IntVar(&c.Nodes, "nodes", c.Nodes, "how many nodes to run in this process, on consecutive ports")

@@ -316,6 +316,11 @@ func (a *Assigner) routes() *Table {
 	return t
 }
 
+// Released reports whether node owns nothing, and a successor would know it.
+func (a *Assigner) Released(node string) bool {
+	return a.saved == a.rev && !slices.ContainsFunc(a.slices, func(s slice) bool { return s.Node == node })
+}
+
 // alive reports whether node has been heard of lately.
 func (a *Assigner) alive(now Tick, node string) bool {
 	m, ok := a.nodes[node]

@@ -1,0 +1,333 @@
+// Package etcd coordinates a cluster through etcd: of the processes that stand for
+// election one leads at a time, what it saved survives it, and each knows where the
+// leader is reached.
+//
+// The leader is a key with an etcd lease; the term is the revision at which the key
+// was created. A save is a transaction that compares it, and the revision of what
+// was saved last: a save that was delayed changes nothing. The leader counts its
+// leadership from when it sent the renewal of that lease, shortened by the drift
+// bound, so that it ends before etcd can elect another.
+package etcd
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/freshet-cache/freshet/shard"
+	"github.com/freshet-cache/freshet/shard/lease"
+)
+
+// Options configure a Coordinator. Endpoints and Addr are required.
+type Options struct {
+	// Endpoints are HOST:PORT of etcd's members.
+	Endpoints []string
+	// Prefix of every key. Default "freshet/". Clusters that share an etcd need
+	// different ones.
+	Prefix string
+	// Addr is where this process's assigner is reached while it leads.
+	Addr string
+	// TTL is how long a leader may be silent before another is elected, in whole
+	// seconds. Default 5 s, at least 2 s, as of which etcd keeps leases.
+	TTL time.Duration
+	// Drift bounds how much this machine's clock may run fast or slow, in
+	// millionths. Default 200.
+	Drift int64
+	Clock shard.Clock
+	// User and Password, and TLS, as etcd wants them. Default: none.
+	User, Password string
+	TLS            *tls.Config
+	// Logger hears of what an operator should know. Default: discard.
+	Logger *slog.Logger
+}
+
+func (o *Options) defaults() {
+	if o.Prefix == "" {
+		o.Prefix = "freshet/"
+	}
+	if o.TTL == 0 {
+		o.TTL = 5 * time.Second
+	}
+	o.TTL = max(2*time.Second, o.TTL).Truncate(time.Second)
+	if o.Drift <= 0 {
+		o.Drift = 200
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+// Coordinator implements shard.Coordinator. It is safe for concurrent use.
+type Coordinator struct {
+	opt     Options
+	client  *clientv3.Client
+	cluster string
+	leader  atomic.Pointer[string]
+	ctx     context.Context
+	stop    context.CancelFunc
+	work    sync.WaitGroup
+
+	mu    sync.Mutex
+	reign *reign // the one under way here; nil if none
+	saved int64  // the revision of the state, as far as it is known
+}
+
+// reign is one leadership of this process.
+type reign struct {
+	term  int64
+	lease clientv3.LeaseID
+	until atomic.Int64
+	end   context.CancelFunc
+}
+
+// Open connects to etcd, and returns when it has answered.
+func Open(ctx context.Context, opt Options) (*Coordinator, error) {
+	opt.defaults()
+	client, err := clientv3.New(clientv3.Config{Endpoints: opt.Endpoints, Username: opt.User, Password: opt.Password, TLS: opt.TLS,
+		DialTimeout: opt.TTL, DialKeepAliveTime: opt.TTL, DialKeepAliveTimeout: opt.TTL, Logger: zap.NewNop()})
+	if err != nil {
+		return nil, fmt.Errorf("etcd: no connection to %v: %w", opt.Endpoints, err)
+	}
+	c := &Coordinator{opt: opt, client: client}
+	c.ctx, c.stop = context.WithCancel(context.Background())
+	c.leader.Store(new(string))
+	if err := c.name(ctx); err != nil {
+		c.stop()
+		return nil, errors.Join(err, client.Close())
+	}
+	c.work.Go(c.follow)
+	return c, nil
+}
+
+// name finds out what the cluster is called, or calls it something.
+func (c *Coordinator) name(ctx context.Context) error {
+	key := c.opt.Prefix + "cluster"
+	r, err := c.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+		Then(clientv3.OpPut(key, rand.Text()), clientv3.OpGet(key)).Else(clientv3.OpGet(key)).Commit()
+	if err != nil {
+		return fmt.Errorf("etcd: %v does not answer; is it running, and does it have a quorum?: %w", c.opt.Endpoints, err)
+	}
+	c.cluster = string(r.Responses[len(r.Responses)-1].GetResponseRange().Kvs[0].Value)
+	return nil
+}
+
+// Cluster is the name of the cluster, drawn when the prefix was first used.
+func (c *Coordinator) Cluster() string { return c.cluster }
+
+// Leader is where the leader's assigner is reached, as far as it is known; empty if
+// nobody leads.
+func (c *Coordinator) Leader() string { return *c.leader.Load() }
+
+func (c *Coordinator) leaderKey() string { return c.opt.Prefix + "leader" }
+func (c *Coordinator) stateKey() string  { return c.opt.Prefix + "state" }
+
+// follow keeps Leader up to date.
+func (c *Coordinator) follow() {
+	for c.ctx.Err() == nil {
+		ctx, cancel := context.WithTimeout(c.ctx, c.opt.TTL)
+		r, err := c.client.Get(ctx, c.leaderKey())
+		cancel()
+		if err != nil {
+			continue
+		}
+		addr := ""
+		if len(r.Kvs) > 0 {
+			addr = string(r.Kvs[0].Value)
+		}
+		c.leader.Store(&addr)
+		watch, end := context.WithCancel(clientv3.WithRequireLeader(c.ctx))
+		for w := range c.client.Watch(watch, c.leaderKey(), clientv3.WithRev(r.Header.Revision+1)) {
+			for _, e := range w.Events {
+				addr := ""
+				if e.Type == mvccpb.PUT {
+					addr = string(e.Kv.Value)
+				}
+				c.leader.Store(&addr)
+			}
+			if w.Err() != nil {
+				break
+			}
+		}
+		end()
+	}
+}
+
+// Lead implements shard.Coordinator: it stands for election, and waits while
+// somebody else leads.
+func (c *Coordinator) Lead(ctx context.Context) (shard.Leadership, error) {
+	c.abdicate()
+	for ctx.Err() == nil {
+		l, other, err := c.stand(ctx)
+		switch {
+		case err != nil:
+			return shard.Leadership{}, fmt.Errorf("etcd: standing for election: %w", err)
+		case other == 0:
+			return l, nil
+		}
+		if err := c.outlive(ctx, other); err != nil {
+			return shard.Leadership{}, fmt.Errorf("etcd: watching the leader: %w", err)
+		}
+	}
+	return shard.Leadership{}, context.Cause(ctx)
+}
+
+// stand tries to become the leader. If somebody else is, other is the revision as of
+// which.
+func (c *Coordinator) stand(ctx context.Context) (l shard.Leadership, other int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.opt.TTL)
+	defer cancel()
+	sent := c.opt.Clock.Now()
+	grant, err := c.client.Grant(ctx, int64(c.opt.TTL/time.Second))
+	if err != nil {
+		return l, 0, err
+	}
+	r, err := c.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(c.leaderKey()), "=", 0)).
+		Then(clientv3.OpPut(c.leaderKey(), c.opt.Addr, clientv3.WithLease(grant.ID))).Commit()
+	if err != nil || !r.Succeeded {
+		c.drop(grant.ID) // if the answer was lost, the key goes with it
+		if err != nil {
+			return l, 0, err
+		}
+		return l, r.Header.Revision, nil
+	}
+	state, err := c.client.Get(ctx, c.stateKey()) // nobody older can save from here on
+	if err != nil {
+		c.drop(grant.ID)
+		return l, 0, err
+	}
+	on, end := context.WithCancel(c.ctx)
+	g := &reign{term: r.Header.Revision, lease: grant.ID, end: end}
+	g.until.Store(int64(sent + lease.Shorten(lease.Tick(c.opt.TTL), c.opt.Drift)))
+	c.mu.Lock()
+	c.reign, c.saved = g, 0
+	l = shard.Leadership{Term: uint64(g.term), Until: func() lease.Tick { return lease.Tick(g.until.Load()) }}
+	if len(state.Kvs) > 0 {
+		l.State, c.saved = state.Kvs[0].Value, state.Kvs[0].ModRevision
+	}
+	c.mu.Unlock()
+	c.work.Go(func() { c.hold(on, g) })
+	return l, 0, nil
+}
+
+// drop ends a lease of etcd, and with it the key; if that fails it ends by itself.
+func (c *Coordinator) drop(id clientv3.LeaseID) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_, _ = c.client.Revoke(ctx, id)
+}
+
+// hold renews a leadership until it is lost or given up.
+func (c *Coordinator) hold(ctx context.Context, g *reign) {
+	every := time.NewTicker(c.opt.TTL / 4)
+	defer every.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+		}
+		sent := c.opt.Clock.Now()
+		try, cancel := context.WithTimeout(ctx, c.opt.TTL/2)
+		_, err := c.client.KeepAliveOnce(try, g.lease)
+		cancel()
+		switch {
+		case err == nil:
+			g.until.Store(int64(sent + lease.Shorten(lease.Tick(c.opt.TTL), c.opt.Drift)))
+		case errors.Is(err, rpctypes.ErrLeaseNotFound):
+			g.until.Store(0)
+			return
+		case ctx.Err() == nil:
+			c.opt.Logger.Warn("etcd does not renew the leadership; it ends unless it does soon", "err", err)
+		}
+	}
+}
+
+// outlive waits until whoever led at revision no longer does.
+func (c *Coordinator) outlive(ctx context.Context, revision int64) error {
+	ctx, end := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer end()
+	for w := range c.client.Watch(ctx, c.leaderKey(), clientv3.WithRev(revision+1)) {
+		for _, e := range w.Events {
+			if e.Type == mvccpb.DELETE {
+				return nil
+			}
+		}
+		if w.Err() != nil {
+			return w.Err()
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// abdicate ends the leadership under way, if there is one.
+func (c *Coordinator) abdicate() {
+	c.mu.Lock()
+	g := c.reign
+	c.reign = nil
+	c.mu.Unlock()
+	if g != nil {
+		g.until.Store(0)
+		g.end()
+		c.drop(g.lease)
+	}
+}
+
+// Save implements shard.Coordinator. An error that is not ErrDeposed leaves open
+// whether the state was stored; say it again.
+func (c *Coordinator) Save(ctx context.Context, term uint64, state []byte) error {
+	c.mu.Lock()
+	g, saved := c.reign, c.saved
+	c.mu.Unlock()
+	if g == nil || uint64(g.term) != term {
+		return shard.ErrDeposed
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.opt.TTL)
+	defer cancel()
+	r, err := c.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(c.leaderKey()), "=", g.term),
+		clientv3.Compare(clientv3.ModRevision(c.stateKey()), "=", saved)).
+		Then(clientv3.OpPut(c.stateKey(), string(state))).
+		Else(clientv3.OpGet(c.leaderKey()), clientv3.OpGet(c.stateKey())).Commit()
+	if err != nil {
+		return fmt.Errorf("etcd: saving: %w", err)
+	}
+	next := r.Header.Revision
+	if !r.Succeeded {
+		leader, found := r.Responses[0].GetResponseRange().Kvs, r.Responses[1].GetResponseRange().Kvs
+		if len(leader) == 0 || leader[0].CreateRevision != g.term {
+			return shard.ErrDeposed
+		}
+		next = 0
+		if len(found) > 0 {
+			next = found[0].ModRevision
+		}
+		if len(found) == 0 || string(found[0].Value) != string(state) { // an attempt whose answer was lost had come through, of an older state
+			err = errors.New("etcd: saving: an earlier attempt arrived late")
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reign == g {
+		c.saved = max(c.saved, next)
+	}
+	return err
+}
+
+// Close gives up the leadership, if there is one, so that another is elected at
+// once, and disconnects.
+func (c *Coordinator) Close() error {
+	c.abdicate()
+	c.stop()
+	c.work.Wait()
+	return c.client.Close()
+}
