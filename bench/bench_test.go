@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/freshet-cache/freshet/check"
+	"github.com/freshet-cache/freshet/internal/pgserver"
 )
 
 // tiny runs an experiment at the least size and reads the results back.
@@ -146,5 +147,22 @@ func TestWrongAnswersVoidTheFigures(t *testing.T) {
 	}
 	if checked, wrong, err := judged(stale); checked != 3 || wrong != 1 || err == nil {
 		t.Error(checked, wrong, err)
+	}
+}
+
+func TestGuardOverhead(t *testing.T) {
+	systems := guardSystems
+	if pgserver.Bin() == "" {
+		if os.Getenv("FRESHET_TEST_REQUIRE") != "" {
+			t.Fatal("no PostgreSQL, and FRESHET_TEST_REQUIRE is set")
+		}
+		t.Log("without PostgreSQL, which is not installed")
+		systems = systems[:2]
+	}
+	r := tiny(t, Options{Experiment: "guard-overhead", Systems: systems})
+	for _, s := range systems {
+		if r.Anomalies[s] > 0 {
+			t.Errorf("%s committed %d writes under older guards", s, r.Anomalies[s])
+		}
 	}
 }

@@ -22,7 +22,7 @@ func benchmark() *cobra.Command {
 		Long: "bench measures freshet beside other systems, which take turns in short rounds, has\nthe answers of the run judged, and leaves EXPERIMENT.json, EXPERIMENT.md and plots\nin --out. It wants the machine for itself. Exits with 1 if freshet answered wrongly.\n\nExperiments:\n",
 	}
 	for _, n := range names {
-		cmd.Long += fmt.Sprintf("  %-14s %s\n", n, about[n])
+		cmd.Long += fmt.Sprintf("  %-15s %s\n", n, about[n])
 	}
 	f := cmd.Flags()
 	f.StringVar(&opt.Preset, "preset", "smoke", "smoke, less than a minute, or paper, for figures to publish")
@@ -30,6 +30,7 @@ func benchmark() *cobra.Command {
 	f.StringVar(&opt.Trace, "trace", "", "linear-trace: file of big-endian uint32 keys, perhaps .gz (default the cut that is built in)")
 	f.StringVar(&opt.Out, "out", "bench-out", "directory for the results")
 	f.StringVar(&opt.Redis, "redis", "", "linear-remote: HOST:PORT of a running redis-server, which is written to (default one is started from PATH)")
+	f.StringVar(&opt.Postgres, "postgres", "", "guard-overhead: URL of a PostgreSQL database, in which schemas are made (default a server is started)")
 	f.Float64Var(&opt.Rate, "rate", 0, "linear-trace: requests a second (default by preset)")
 	f.Float64Var(&opt.Writes, "writes", 0.05, "linear-trace: share of the accesses that are made writes")
 	f.StringVar(&opt.History, "history", "", "linear-trace: directory that exists, for the histories, which freshet check reads (default they are not kept)")
