@@ -34,6 +34,10 @@ teeth: ## break every rule on purpose and see that a test notices
 storms: ## long simulation: SEEDS=20000 seeds
 	FRESHET_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 24h -v -run TestStorms ./sim
 
+.PHONY: chaos
+chaos: ## faults at real processes, PostgreSQL and etcd for CHAOS=10m with SEED=n
+	FRESHET_CHAOS=$(or $(CHAOS),10m) FRESHET_SEED=$(SEED) scripts/with-servers $(GO) test -count=1 -timeout 24h -v -run TestChaos ./blackbox
+
 .PHONY: explore
 explore: ## exhaustive exploration with no limit on states
 	FRESHET_EXPLORE=all $(GO) test -count=1 -timeout 24h -v -run TestLinear ./sim/explore

@@ -26,6 +26,7 @@ type cluster struct {
 	addrs []string
 	procs []*process
 	args  func(i int) []string
+	store func(i int) string // default: where pg listens
 }
 
 // postgres starts a server, or skips the test if there is none to start.
@@ -92,6 +93,18 @@ func gatherOnEtcd(t *testing.T, n int, more ...string) (*cluster, *etcdserver.Cl
 
 func (c *cluster) start(n int) {
 	c.t.Helper()
+	c.reserve(n)
+	for i := range n {
+		c.restart(i)
+	}
+	if n > 0 {
+		c.spread()
+	}
+}
+
+// reserve chooses ports for n processes.
+func (c *cluster) reserve(n int) {
+	c.t.Helper()
 	var held []net.Listener // all at once, so that they differ
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -104,10 +117,6 @@ func (c *cluster) start(n int) {
 		_ = l.Close()
 	}
 	c.procs = make([]*process, n)
-	for i := range n {
-		c.restart(i)
-	}
-	c.spread()
 }
 
 // spread waits until every process owns something.
@@ -144,9 +153,17 @@ func (c *cluster) give(i int, keys ...string) {
 // restart starts the i-th process, on its port.
 func (c *cluster) restart(i int) {
 	c.t.Helper()
+	c.procs[i] = launch(c.t, 1, c.command(i))
+}
+
+func (c *cluster) command(i int) *exec.Cmd {
+	url := c.pg.URL("admin", "postgres")
+	if c.store != nil {
+		url = c.store(i)
+	}
 	args := append([]string{"serve", "--listen", c.addrs[i], "--admin", "127.0.0.1:0", "--node-id", fmt.Sprint("n", i+1),
-		"--store", c.pg.URL("admin", "postgres")}, c.args(i)...)
-	c.procs[i] = launch(c.t, 1, exec.Command(binary, args...))
+		"--store", url}, c.args(i)...)
+	return exec.Command(binary, args...)
 }
 
 // trial is a cluster under load, and what its clients saw.

@@ -22,6 +22,7 @@ import (
 // recorder makes clients' calls and writes down what came of them.
 type recorder struct {
 	began time.Time
+	pause time.Duration // between a client's calls
 	mu    sync.Mutex
 	ops   []check.Op
 	ids   atomic.Int64
@@ -90,6 +91,10 @@ func (r *recorder) loadAt(addrs []string, clients int, stop chan struct{}) (wait
 				}
 				if r.call(context.Background(), c, i, rnd, 12) == check.No { // nobody is there: do not fill the history with it
 					pause := time.NewTimer(5 * time.Millisecond)
+					<-pause.C
+				}
+				if r.pause > 0 {
+					pause := time.NewTimer(r.pause)
 					<-pause.C
 				}
 			}

@@ -55,6 +55,7 @@ type process struct {
 	cmd   *exec.Cmd
 	addrs []string // where its nodes listen
 	admin []string
+	up    chan struct{} // closed when every node listens
 	done  chan struct{} // closed when it has ended
 	err   error
 
@@ -74,26 +75,9 @@ func run(t *testing.T, nodes int, args ...string) *process {
 // launch starts a command that ends in freshet serve, as run does.
 func launch(t *testing.T, nodes int, cmd *exec.Cmd) *process {
 	t.Helper()
-	p := &process{t: t, cmd: cmd, done: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), "GOTRACEBACK=all")
-	stderr, err := p.cmd.StderrPipe()
-	if err == nil {
-		err = p.cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	up := make(chan struct{})
-	go p.watch(stderr, nodes, up)
-	t.Cleanup(func() {
-		p.signal(syscall.SIGKILL)
-		<-p.done
-		if t.Failed() {
-			t.Logf("the process said:\n%s", p.said())
-		}
-	})
+	p := begin(t, nodes, cmd)
 	select {
-	case <-up:
+	case <-p.up:
 	case <-p.done:
 		t.Fatalf("freshet serve ended: %v\n%s", p.err, p.said())
 	case <-time.After(30 * time.Second):
@@ -105,8 +89,31 @@ func launch(t *testing.T, nodes int, cmd *exec.Cmd) *process {
 	return p
 }
 
+// begin starts it and waits for nothing.
+func begin(t *testing.T, nodes int, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{t: t, cmd: cmd, done: make(chan struct{}), up: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), "GOTRACEBACK=all")
+	stderr, err := p.cmd.StderrPipe()
+	if err == nil {
+		err = p.cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	go p.watch(stderr, nodes)
+	t.Cleanup(func() {
+		p.signal(syscall.SIGKILL)
+		<-p.done
+		if t.Failed() {
+			t.Logf("the process said:\n%s", p.said())
+		}
+	})
+	return p
+}
+
 // watch reads what the process says until it ends.
-func (p *process) watch(stderr io.Reader, nodes int, up chan struct{}) {
+func (p *process) watch(stderr io.Reader, nodes int) {
 	sc := bufio.NewScanner(stderr)
 	for sc.Scan() {
 		p.mu.Lock()
@@ -114,7 +121,7 @@ func (p *process) watch(stderr io.Reader, nodes int, up chan struct{}) {
 		if m := listening.FindStringSubmatch(sc.Text()); m != nil {
 			p.addrs, p.admin = append(p.addrs, m[1]), append(p.admin, m[2])
 			if len(p.addrs) == nodes {
-				close(up)
+				close(p.up)
 			}
 		}
 		p.mu.Unlock()
