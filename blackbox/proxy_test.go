@@ -166,13 +166,14 @@ func (p *proxy) heal() {
 	}
 }
 
-// The proxy passes what it is given, late or not at all as told.
-func TestProxy(t *testing.T) {
+// echoing is where a server says what it is told.
+func echoing(t *testing.T) string {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -182,7 +183,12 @@ func TestProxy(t *testing.T) {
 			go func() { _, _ = io.Copy(c, c) }()
 		}
 	}()
-	p := between(t, l.Addr().String(), 1)
+	return l.Addr().String()
+}
+
+// The proxy passes what it is given, late or not at all as told.
+func TestProxy(t *testing.T) {
+	p := between(t, echoing(t), 1)
 	echo := func(c net.Conn, text string) error {
 		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
 		if _, err := io.WriteString(c, text); err != nil {
