@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -331,6 +332,89 @@ func TestClusterRefusals(t *testing.T) {
 	for i := range c.procs {
 		if err := c.procs[i].client(0).Set(t.Context(), "k", i, 0).Err(); err != nil {
 			t.Errorf("the cluster is harmed: %v", err)
+		}
+	}
+}
+
+// loads counts the rows that the processes have read from the store.
+func (c *cluster) loads() (sum float64) {
+	c.t.Helper()
+	for _, p := range c.procs {
+		_, page := p.page(0, "/metrics")
+		for _, line := range strings.Split(page, "\n") {
+			if strings.HasPrefix(line, "freshet_store_seconds_count") && strings.Contains(line, `request="load"`) {
+				n, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
+				if err != nil {
+					c.t.Fatal(err)
+				}
+				sum += n
+			}
+		}
+	}
+	return sum
+}
+
+// settled waits until no slice has changed hands for a while, as whoever restarts a
+// cluster in production does: a slice that moves on at once leaves what it had.
+func (c *cluster) settled(i int) {
+	c.t.Helper()
+	seen, last := 0, ""
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	c.procs[i].eventually(func() bool {
+		<-tick.C
+		_, state := c.procs[i].page(0, "/api/state")
+		_, slices, _ := strings.Cut(state, `"slices"`)
+		if seen++; slices != last {
+			seen, last = 0, slices
+		}
+		return seen == 15
+	})
+}
+
+// All processes are restarted one after the other: what they had in memory moves
+// along, so that hardly a key is read from the store again.
+func TestRollingRestartKeepsMemory(t *testing.T) {
+	c := gather(t, 3)
+	const keys = 3000
+	read := func(node int) (share float64) {
+		t.Helper()
+		before := c.loads()
+		client := c.procs[node].client(0)
+		for from := 0; from < keys; from += 100 {
+			pipe := client.Pipeline()
+			for i := range 100 {
+				pipe.Get(t.Context(), fmt.Sprintf("%c:%d", 'a'+(from+i)%26, from+i))
+			}
+			got, err := pipe.Exec(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, g := range got {
+				if v := g.(*redis.StringCmd).Val(); v != fmt.Sprint("v", from+i) {
+					t.Fatalf("key %d is %q", from+i, v)
+				}
+			}
+		}
+		return 100 * (1 - (c.loads()-before)/keys)
+	}
+	client := c.procs[0].client(0)
+	for i := range keys {
+		if err := client.Set(t.Context(), fmt.Sprintf("%c:%d", 'a'+i%26, i), fmt.Sprint("v", i), 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%.2f %% from memory", read(1))
+	for i := range c.procs {
+		c.settled(i)
+		if err := c.procs[i].ends(syscall.SIGTERM); err != nil {
+			t.Error(err)
+		}
+		c.restart(i)
+		share := read((i + 1) % len(c.procs))
+		t.Logf("%.2f %% from memory after node %d was restarted", share, i+1)
+		if share < 90 {
+			t.Errorf("node %d took its memory along", i+1)
 		}
 	}
 }

@@ -2,6 +2,8 @@ package linear
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/freshet-cache/freshet/linear/clink"
 	"github.com/freshet-cache/freshet/shard"
@@ -30,9 +32,33 @@ func (c *Cache[V]) HandedOver(h *shard.Handle, over lease.Range, under lease.Gen
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.closed {
-		c.work.Go(func() { c.offer(h, over, under, next) })
+	if c.closed {
+		return
 	}
+	done := make(chan struct{})
+	c.offering[done] = true
+	c.work.Go(func() {
+		c.offer(h, over, under, next)
+		c.mu.Lock()
+		delete(c.offering, done)
+		c.mu.Unlock()
+		close(done)
+	})
+}
+
+// Offers waits until what was to be offered so far has been, or ctx ends.
+func (c *Cache[V]) Offers(ctx context.Context) error {
+	c.mu.Lock()
+	under := slices.Collect(maps.Keys(c.offering))
+	c.mu.Unlock()
+	for _, done := range under {
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
 }
 
 func (c *Cache[V]) offer(h *shard.Handle, over lease.Range, under lease.Gen, next string) {

@@ -77,7 +77,8 @@ type Options[V any] struct {
 	// which is right only if no other process has opened the store.
 	Join func(w shard.Watcher)
 	// Offer carries entries to the node at the address next when a slice moves
-	// there, whose cache takes them with Offered. They may be lost. It is called
+	// there, whose cache takes them with Offered, and returns when they have arrived.
+	// They may be lost. It is called
 	// with up to about 256 KiB at a time, and not under any lock. Default: nothing
 	// is handed over, and the new owner begins with an empty memory.
 	Offer func(ctx context.Context, next string, after lease.Gen, batch []Offer)
@@ -123,13 +124,14 @@ type Cache[V any] struct {
 	_       [64]byte // what is written now and then stays away from what every hit reads
 	sampler sampler
 
-	mu      sync.Mutex // guards the fields below, and every step of the machine
-	pod     *clink.Pod
-	rights  map[lease.Gen]*right // of leases, without expiry
-	waiting map[clink.Op]*waiter[V]
-	ops     uint64
-	closed  bool
-	broken  bool // an invariant failed: read through, and keep nothing
+	mu       sync.Mutex // guards the fields below, and every step of the machine
+	pod      *clink.Pod
+	rights   map[lease.Gen]*right   // of leases, without expiry
+	offering map[chan struct{}]bool // hand-overs under way
+	waiting  map[clink.Op]*waiter[V]
+	ops      uint64
+	closed   bool
+	broken   bool // an invariant failed: read through, and keep nothing
 
 	work sync.WaitGroup // requests to the store under way
 	ctx  context.Context
@@ -167,7 +169,7 @@ func New[V any](opt Options[V]) (*Cache[V], error) {
 	if err := opt.check(); err != nil {
 		return nil, err
 	}
-	c := &Cache[V]{opt: opt, rights: map[lease.Gen]*right{}, waiting: map[clink.Op]*waiter[V]{}}
+	c := &Cache[V]{opt: opt, rights: map[lease.Gen]*right{}, offering: map[chan struct{}]bool{}, waiting: map[clink.Op]*waiter[V]{}}
 	weigh := func(key string, e entry[V]) uint32 {
 		w := len(key) + opt.Codec.Size(e.value) + int(unsafe.Sizeof(e)) + mapBytes
 		if e.right.until != 0 {

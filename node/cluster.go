@@ -287,6 +287,7 @@ func (p *Process) leave(ctx context.Context) {
 			if err := n.shard.Leave(ctx); err != nil {
 				p.log.Warn("slices could not be handed over; they can be written again when their leases are over", "node", n.id, "err", err)
 			}
+			_ = n.cache.Offers(ctx) // what is not taken over is read anew
 		})
 	}
 	wg.Wait()

@@ -4,27 +4,25 @@ import (
 	"context"
 
 	"github.com/freshet-cache/freshet/linear"
-	"github.com/freshet-cache/freshet/link"
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// offer passes entries on to the next owner of their slice.
+// offer passes entries on to the next owner of their slice. Whoever does not hear of
+// them reads them from the store.
 func (n *Node) offer(ctx context.Context, next string, after lease.Gen, batch []linear.Offer) {
-	if l, err := n.peers.to(ctx, next); err == nil {
-		_ = l.Send(appendOffers(nil, after, batch))
+	if _, err := n.peers.call(ctx, next, appendOffers(nil, after, batch)); err != nil {
+		n.p.log.Debug("entries were not handed over", "to", next, "entries", len(batch), "err", err)
 	}
 }
 
-// message takes a frame that asks for no answer, over a link that another node
-// opened: entries for this node, or word for the assigner.
-func (n *Node) message(frame []byte, over *link.Link) {
-	if len(frame) < 2 || frame[1] != frameOffer {
-		n.p.fromNode(frame, over)
-		return
-	}
+// offered takes entries that another node offers.
+func (n *Node) offered(frame []byte) []byte {
 	after, batch, err := decodeOffers(frame)
-	if err != nil || !n.running() {
-		return
+	if err != nil {
+		return append([]byte{answerError}, "ERR "+err.Error()...)
 	}
-	n.cache.Offered(after, batch)
+	if n.running() {
+		n.cache.Offered(after, batch)
+	}
+	return []byte{answerDone}
 }

@@ -112,7 +112,7 @@ func (n *Node) join(w shard.Watcher) {
 		Clock:       n.p.clock, Beat: min(n.p.cfg.Lease/5, defaultBeat), Watch: watcher{w, n.m},
 		Send: func(m any) {
 			if home := n.p.home(); home != "" { // else nobody leads, and the next beat asks again
-				n.peers.send(home, lease.Append([]byte{frameVersion, frameLease}, m))
+				n.peers.send(home, lease.Append([]byte{frameVersion, frameLease}, m), func() { n.shard.Hurry() })
 			}
 		},
 		Loads: n.loads,
@@ -429,7 +429,7 @@ func (n *Node) link(c *resp.Conn, args [][]byte, w *resp.Writer) {
 		made := make(chan struct{})
 		l = link.New(nc, r, link.Options{Request: n.serve, Message: func(f []byte) {
 			<-made
-			n.message(f, l)
+			n.p.fromNode(f, l)
 		}})
 		close(made)
 		<-l.Done()

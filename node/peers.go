@@ -37,7 +37,10 @@ type dialled struct {
 	err   error
 }
 
-const dialTimeout = 2 * time.Second
+const (
+	dialTimeout = 2 * time.Second
+	redial      = 50 * time.Millisecond // between attempts to reach the assigner
+)
 
 // to returns the link to addr.
 func (p *peers) to(ctx context.Context, addr string) (*link.Link, error) {
@@ -149,19 +152,58 @@ func (p *peers) call(ctx context.Context, addr string, frame []byte) ([]byte, er
 }
 
 // send sends a message if a link stands; else it dials one and the message is
-// lost, which messages may be.
-func (p *peers) send(addr string, frame []byte) {
-	ctx, cancel := context.WithCancel(context.Background())
+// lost, which messages may be. Then it reports false, and again is called as soon as
+// the link stands.
+func (p *peers) send(addr string, frame []byte, again func()) bool {
 	p.mu.Lock()
 	d := p.links[addr]
+	stands := d != nil && !d.failed() && d.up()
+	dialling := d != nil && !d.failed() && !stands
 	p.mu.Unlock()
-	if d == nil || d.failed() {
-		cancel() // begin to dial, and do not wait
+	switch {
+	case stands:
+		return d.link.Send(frame) == nil
+	case dialling: // and whoever began it is called
+		return false
 	}
-	if l, err := p.to(ctx, addr); err == nil {
-		_ = l.Send(frame)
+	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+	go func() {
+		defer cancel()
+		tick := time.NewTicker(redial)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			l, err := p.to(ctx, addr)
+			if err != nil {
+				if p.over() {
+					return
+				}
+				<-tick.C
+				continue
+			}
+			again()
+			<-l.Done() // and once more when it breaks: whoever is there may come back at once
+			again()
+			return
+		}
+	}()
+	return false
+}
+
+// over reports whether the links are closed for good.
+func (p *peers) over() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closed
+}
+
+// up reports whether the attempt to dial is over.
+func (d *dialled) up() bool {
+	select {
+	case <-d.ready:
+		return true
+	default:
+		return false
 	}
-	cancel()
 }
 
 // close breaks every link.

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -28,14 +29,45 @@ func (n *Node) read(c *resp.Conn, key []byte, w *resp.Writer) (linear.Entry[stri
 	ctx, cancel := context.WithTimeout(c.Context(), n.p.cfg.Timeout)
 	defer cancel()
 	name := string(key)
-	if r, ok := n.shard.Table().Find(name); ok && r.Node != "" && r.Node != n.incarnation {
+	for range 2 { // once more if our table was old
+		t := n.shard.Table()
+		r, ok := t.Find(name)
+		if !ok || r.Node == "" || r.Node == n.incarnation {
+			break
+		}
 		first, cancel := context.WithTimeout(ctx, n.p.cfg.Timeout/4) // an owner that says nothing must leave time for the store
 		e, err := n.readFrom(first, r.Addr, key)
-		if cancel(); err == nil {
+		cancel()
+		if err == nil {
 			return e, nil
+		}
+		var not notOwner
+		if !errors.As(err, &not) || not.version <= t.Version || !n.newer(ctx, t.Version) {
+			break
 		}
 	}
 	return n.cache.GetEntry(ctx, name)
+}
+
+// notOwner is the answer of a node that does not own a key, and has a table of this
+// version.
+type notOwner struct{ version uint64 }
+
+func (notOwner) Error() string { return linear.ErrNotOwner.Error() }
+
+const newerTable = 50 * time.Millisecond // to wait for, before the store is read
+
+// newer asks for a routing table after version, and reports whether it came.
+func (n *Node) newer(ctx context.Context, version uint64) bool {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	n.shard.Hurry()
+	for end := time.Now().Add(newerTable); n.shard.Table().Version <= version; <-tick.C {
+		if ctx.Err() != nil || time.Now().After(end) {
+			return false
+		}
+	}
+	return true
 }
 
 // readFrom asks another node. Any failure means: read the store instead.
@@ -46,6 +78,9 @@ func (n *Node) readFrom(ctx context.Context, addr string, key []byte) (linear.En
 	switch {
 	case err != nil:
 		return linear.Entry[string]{}, err
+	case len(b) > 1 && b[0] == answerNotOwner:
+		s := scan{b: b[1:]}
+		return linear.Entry[string]{}, notOwner{s.num()}
 	case len(b) == 0 || b[0] != answerDone:
 		return linear.Entry[string]{}, errFrame
 	}
@@ -234,11 +269,21 @@ func (n *Node) serve(ctx context.Context, frame []byte) []byte {
 	defer cancel()
 	switch frame[1] {
 	case frameRead:
-		e, err := n.cache.GetEntry(ctx, string(frame[2:]))
+		key := string(frame[2:])
+		e, hit := n.cache.Peek(key)
+		if hit {
+			return appendEntry([]byte{answerDone}, e)
+		}
+		if !n.cache.Owns(key) { // whoever asks reads the store as well as we would, and learns that its table is old
+			return binary.AppendUvarint([]byte{answerNotOwner}, n.shard.Table().Version)
+		}
+		e, err := n.cache.GetEntry(ctx, key)
 		if err != nil {
 			return append([]byte{answerError}, errorText(err)...)
 		}
 		return appendEntry([]byte{answerDone}, e)
+	case frameOffer:
+		return n.offered(frame)
 	case frameMove:
 		s := scan{b: frame[2:]}
 		if key, id := s.bytes(), s.bytes(); s.bad || !n.p.reshard(string(key), string(id)) {

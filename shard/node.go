@@ -62,6 +62,8 @@ func (n *Node) run(ctx context.Context) {
 	defer close(n.done)
 	tick := time.NewTicker(n.opt.Beat)
 	defer tick.Stop()
+	least := time.NewTicker(max(time.Millisecond, n.opt.Beat/100))
+	defer least.Stop()
 	for {
 		loads := n.opt.Loads()
 		n.step(func(now lease.Tick) []lease.NodeOutput { return n.machine.Beat(now, loads, nil) })
@@ -70,11 +72,17 @@ func (n *Node) run(ctx context.Context) {
 			return
 		case <-tick.C:
 		case <-n.now:
+			select {
+			case <-least.C:
+			case <-ctx.Done():
+				return
+			}
 		}
 	}
 }
 
-// Hurry renews at once instead of at the next beat.
+// Hurry renews at once instead of at the next beat, though not more often than a
+// hundred times in a beat.
 func (n *Node) Hurry() {
 	select {
 	case n.now <- struct{}{}:

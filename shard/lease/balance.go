@@ -127,7 +127,10 @@ func (a *Assigner) Cut(_ Tick, points []string) {
 		for _, r := range parts {
 			a.gen++
 			p := s // the lease book too: the old generation may be in use until then
-			p.Lease, p.rev, p.after = Lease{r, a.gen}, a.rev, 0
+			p.Lease, p.rev = Lease{r, a.gen}, a.rev
+			if s.rev <= a.saved { // it may have been granted: its owner may have written since, and forgotten what
+				p.after = 0
+			}
 			p.load = share(s.load, r, len(parts))
 			next = append(next, p)
 		}
