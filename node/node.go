@@ -112,11 +112,19 @@ func (n *Node) join(w shard.Watcher) {
 		Clock:       n.p.clock, Beat: min(n.p.cfg.Lease/5, defaultBeat), Watch: watcher{w, n.m},
 		Send: func(m any) {
 			if home := n.p.home(); home != "" { // else nobody leads, and the next beat asks again
-				n.peers.send(home, lease.Append([]byte{frameVersion, frameLease}, m), func() { n.shard.Hurry() })
+				n.peers.send(home, lease.Append([]byte{frameVersion, frameLease}, m), n.again)
 			}
 		},
 		Loads: n.loads,
 	})
+}
+
+// again asks for leases at once, for the link to the assigner stands again. Before
+// the node has begun there is nobody to ask: start does.
+func (n *Node) again() {
+	if n.running() {
+		n.shard.Hurry()
+	}
 }
 
 func (n *Node) loads() []lease.Load {
