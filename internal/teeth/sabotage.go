@@ -86,6 +86,8 @@ var Sabotages = []Sabotage{
 		Old:  "		if k == nil || k.flight != nil || len(k.queue) == 0 {",
 		New:  "		if k == nil || k.flight != nil && k.flight.state != sent || len(k.queue) == 0 {",
 		Also: [2]string{"			if m := p.keys[n]; m.flight != nil || m.queue[0] != o {", "			if m := p.keys[n]; m.queue[0] != o {"}},
+	{Name: "whoever waits behind a write that lost its lease is forgotten", File: "linear/clink/write.go", Pkg: storms, Run: "TestStorms",
+		Old: "			if out = p.unqueue(now, o, NotOwner, out); o.keys[0] != name {", New: "			if out = p.unqueue(now, o, NotOwner, out); o == nil {"},
 	{Name: "a write of several keys rides along", File: "linear/clink/write.go", Pkg: storms, Run: "TestStorms",
 		Old: "q[len(b.ops)].blind && len(q[len(b.ops)].keys) == 1 {", New: "q[len(b.ops)].blind {"},
 	{Name: "a write of several keys waits for its turn at the first alone", File: "linear/clink/write.go", Pkg: storms, Run: "TestStorms",

@@ -29,12 +29,26 @@ func (p *Pod) Check() {
 		if b := k.flight; b != nil && !slices.Contains(b.keys, name) {
 			panic(fmt.Sprintf("clink: %q is held by a batch for %q", name, b.keys))
 		}
+		if k.flight == nil && len(k.queue) > 0 && p.canDepart(k.queue[0]) {
+			panic(fmt.Sprintf("clink: operation %d stands at the head of its queues and waits for nothing", k.queue[0].id))
+		}
 		for _, o := range k.queue {
 			if o.batch != nil || p.ops[o.id] != o {
 				panic(fmt.Sprintf("clink: operation %d waits at %q though it was sent or answered", o.id, name))
 			}
 		}
 	}
+}
+
+// canDepart reports whether an operation that waits could have been sent.
+func (p *Pod) canDepart(o *op) bool {
+	for _, n := range o.keys {
+		k := p.keys[n]
+		if pc, _ := p.guard(p.now, n); pc == nil || k.flight != nil || k.queue[0] != o {
+			return false
+		}
+	}
+	return true
 }
 
 // Idle reports whether nothing is in flight and nobody waits.

@@ -38,6 +38,7 @@ type Pod struct {
 	fences map[string]*fence // in flight, by key (R3)
 	ops    map[Op]*op
 	kept   map[string]Keep // in this step: the runtime has not heard of them yet
+	now    lease.Tick      // of the last step, for Check
 	offers offers
 }
 
@@ -91,6 +92,7 @@ func Serves(now, leased, until lease.Tick) bool {
 // Step takes one input and appends what is to be done.
 func (p *Pod) Step(now lease.Tick, in Input, out []Output) []Output {
 	clear(p.kept)
+	p.now = now
 	switch in := in.(type) {
 	case Acquired:
 		return p.acquired(now, in, out)

@@ -89,7 +89,9 @@ func (p *Pod) pump(now lease.Tick, name string, out []Output) []Output {
 		}
 		o := k.queue[0]
 		if slices.ContainsFunc(o.keys, func(n string) bool { return p.owner(now, n) == nil }) {
-			out = p.unqueue(now, o, NotOwner, out)
+			if out = p.unqueue(now, o, NotOwner, out); o.keys[0] != name { // which unqueue leaves to its caller
+				out = p.pump(now, o.keys[0], out)
+			}
 			continue
 		}
 		for _, n := range o.keys { // R12, for an update at all its keys at once
