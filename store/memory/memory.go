@@ -191,15 +191,11 @@ func (s *Store) apply(id store.ID, muts []store.Mutation) ([]store.Stamp, error)
 func (s *Store) sweep() {
 	old := s.opt.Clock().Add(-grace)
 	for k, r := range s.rows {
-		last := r.version
-		switch {
-		case !r.exists && r.written.Before(old):
-		case !r.expires.IsZero() && r.expires.Before(old):
-			last++
-		default:
+		dead := !r.exists && r.written.Before(old) || !r.expires.IsZero() && r.expires.Before(old)
+		if !dead {
 			continue
 		}
-		s.floor = max(s.floor, last+1)
+		s.floor = max(s.floor, r.version+1) // that of the absence after expiry; no write has an odd one
 		delete(s.rows, k)
 		s.sorted = nil
 	}

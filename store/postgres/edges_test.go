@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/freshet-cache/freshet/store"
 	"github.com/freshet-cache/freshet/store/storetest"
@@ -167,5 +170,73 @@ func TestPartitionsAreSplitPoints(t *testing.T) {
 	}
 	if err := s.SetGuard(t.Context(), "a", "zz", token(1)); err != nil { // across all of them
 		t.Error(err)
+	}
+}
+
+// What the server has answered with an error was not done; what it may have done is
+// not called refused, whatever else is going on.
+func TestErrorsAreSorted(t *testing.T) {
+	s := &Store{}
+	for code, definite := range map[string]bool{"FR003": true, "FR004": true, "23505": true, "54000": true, "57014": true, "55P03": true, "40P01": true, "40001": true,
+		"53100": true, "53300": true, "42501": true, "22P02": true, "25006": true, "0A000": true,
+		"57P01": false, "57P02": false, "08006": false, "58030": false, "XX000": false, "40003": false, "99999": false} {
+		for _, closed := range []bool{false, true} {
+			s.closed.Store(closed)
+			if err := s.failed("writing", &pgconn.PgError{Code: code}); store.Definite(err) != definite {
+				t.Errorf("%s, closed %v: %v", code, closed, err)
+			}
+		}
+	}
+	s.closed.Store(true)
+	if err := s.failed("writing", errors.New("connection reset")); store.Definite(err) {
+		t.Errorf("silence is called no: %v", err)
+	}
+}
+
+func TestEmptyRangesAreRefused(t *testing.T) {
+	s := open(t, Options{URL: fresh(t, Migration{})})
+	for _, r := range [][2]string{{"m", "m"}, {"m", "a"}} {
+		if err := s.SetGuard(t.Context(), r[0], r[1], token(1)); !errors.Is(err, store.ErrRefused) {
+			t.Errorf("a guard over [%s,%s): %v", r[0], r[1], err)
+		}
+	}
+	if err := s.SetGuard(t.Context(), "a", "z", token(1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := covered(t.Context(), s); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Commit(t.Context(), store.ID{1}, put("mm", "v", token(1))); err != nil {
+		t.Error(err)
+	}
+}
+
+// Guards are lost while many are set and writes go on: nobody waits for a deadlock.
+func TestGuardsAreLostUnderLoad(t *testing.T) {
+	url := fresh(t, Migration{})
+	stores := []*Store{open(t, Options{URL: url}), open(t, Options{URL: url})}
+	for round := range 5 {
+		if err := (forgetful{stores[0]}).Restart(t.Context(), ""); err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		for i := range 8 {
+			s, low := stores[i%2], string(rune('a'+i))
+			wg.Go(func() {
+				if err := s.SetGuard(t.Context(), low, low+"~", token(uint64(10*round+i+1))); err != nil {
+					t.Errorf("round %d: %v", round, err)
+				}
+			})
+			wg.Go(func() {
+				_, err := s.Commit(t.Context(), store.ID{1}, put(low+"k", "v", token(1)))
+				if err != nil && !errors.Is(err, store.ErrGuardMismatch) {
+					t.Errorf("round %d: %v", round, err)
+				}
+			})
+		}
+		wg.Wait()
+		if err := covered(t.Context(), stores[0]); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -235,7 +235,8 @@ func TestSetGuardIsBounded(t *testing.T) {
 // A row that has expired is buried before anybody is told, and old deletes are
 // forgotten under a floor for the versions of absence.
 func TestExpiredRowsAreBuried(t *testing.T) {
-	s := open(t, Options{URL: fresh(t, Migration{}), Grace: time.Microsecond})
+	s := open(t, Options{URL: fresh(t, Migration{})})
+	s.opt.Grace = time.Microsecond
 	commit := func(m store.Mutation) store.Version {
 		t.Helper()
 		stamps, err := s.Commit(t.Context(), store.ID{1}, []store.Mutation{m})
@@ -284,5 +285,11 @@ func TestExpiredRowsAreBuried(t *testing.T) {
 	}
 	if _, err := s.Commit(t.Context(), store.ID{3}, []store.Mutation{{Key: "gone", Value: []byte("v"), Check: true, Expect: r.Version}}); err != nil {
 		t.Errorf("a write on the version of absence: %v", err)
+	}
+	if _, err := s.Commit(t.Context(), store.ID{4}, []store.Mutation{{Key: "unread", Value: []byte("v")}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Commit(t.Context(), store.ID{5}, []store.Mutation{{Key: "unread", Value: []byte("w"), Check: true, Expect: r.Version}}); !errors.Is(err, store.ErrConflict) {
+		t.Errorf("a write on the version of absence, over a row: %v", err)
 	}
 }

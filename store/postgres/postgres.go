@@ -53,7 +53,8 @@ type Options struct {
 	// Unguarded lets every blind write of one key commit, whatever token it carries.
 	// Nothing is safe then: it is for measuring what guards cost.
 	Unguarded bool
-	// Grace is how long deletes and expired rows are remembered. Default 10 min.
+	// Grace is how long deletes and expired rows are remembered. Default 10 min, at
+	// least four times Timeout: nothing may be on its way for as long.
 	Grace time.Duration
 	// Sweep is how often they are looked for. Default 1 min.
 	Sweep time.Duration
@@ -98,6 +99,7 @@ func (o *Options) defaults() {
 	if o.Grace <= 0 {
 		o.Grace = 10 * time.Minute
 	}
+	o.Grace = max(o.Grace, 4*o.Timeout)
 	if o.Sweep <= 0 {
 		o.Sweep = time.Minute
 	}
@@ -114,6 +116,9 @@ func parse(url string) (*pgxpool.Config, string, error) {
 	}
 	p := cfg.ConnConfig.RuntimeParams
 	schema := p["schema"]
+	if strings.ContainsAny(schema, "'\\\x00") {
+		return nil, "", fmt.Errorf("postgres: schema=%q: a quote or backslash cannot be in its name", schema)
+	}
 	if delete(p, "schema"); schema == "" {
 		schema = "freshet"
 	}
@@ -121,10 +126,23 @@ func parse(url string) (*pgxpool.Config, string, error) {
 		cfg.MaxConns = 32
 	}
 	p["default_transaction_isolation"] = "read committed" // the fence needs it
+	// A client that vanishes between a statement and its end must not keep its locks.
+	p["tcp_keepalives_idle"], p["tcp_keepalives_interval"], p["tcp_keepalives_count"], p["tcp_user_timeout"] = "3", "2", "3", "9000"
+	if p["target_session_attrs"] == "" && len(cfg.ConnConfig.Fallbacks) > 0 && !strings.Contains(url, "target_session_attrs") && strings.Contains(url, ",") {
+		return parse(url + sep(url) + "target_session_attrs=primary") // of several servers only one takes writes
+	}
 	if p["application_name"] == "" {
 		p["application_name"] = "freshet"
 	}
 	return cfg, pgx.Identifier{schema}.Sanitize(), nil
+}
+
+// sep is what stands before another parameter of a URL.
+func sep(url string) string {
+	if strings.Contains(url, "?") {
+		return "&"
+	}
+	return "?"
 }
 
 // Open connects to a database whose schema Migrate has made.
@@ -206,7 +224,7 @@ func (s *Store) check(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the store; calls under way fail.
+// Close ends the store, when the calls under way have ended; later ones fail.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
@@ -228,8 +246,8 @@ func prepare(schema string) statements {
 	}
 	fill := strings.NewReplacer("{{schema}}", schema, "{{own}}", guard("pg_backend_pid() % 32", "$1"), "{{any}}", guard("0", "$1")).Replace
 	return statements{
-		// The time is that of before the statement's snapshot: a row that had not
-		// expired then was there when it was read.
+		// The time is that of the statement's begin, next to its snapshot: what is read
+		// later than the snapshot must not be judged by a later time.
 		load: fill(`SELECT r.value, r.version, r.writer, r.written, r.expires, statement_timestamp(), ({{any}}), m.floor
 			FROM {{schema}}.meta m LEFT JOIN {{schema}}.rows r ON r.key = $1`),
 		put: fill(`WITH g AS MATERIALIZED ({{own}} FOR SHARE), w AS (
@@ -239,10 +257,10 @@ func prepare(schema string) statements {
 			ON CONFLICT (key) DO UPDATE SET value = EXCLUDED.value, version = nextval('{{schema}}.version'), writer = EXCLUDED.writer,
 				written = clock_timestamp(), expires = clock_timestamp() + $5::bigint * interval '1 microsecond'
 			RETURNING r.version, r.expires - r.written AS life)
-			SELECT (SELECT count(*) FROM g), w.version, (extract(epoch FROM w.life) * 1000000)::bigint FROM (SELECT) one LEFT JOIN w ON true`),
+			SELECT (SELECT count(*) FROM g), w.version, greatest(1, (extract(epoch FROM w.life) * 1000000)::bigint) FROM (SELECT) one LEFT JOIN w ON true`),
 		commit: fill(`SELECT status, versions, lives FROM {{schema}}.commit($1, $2, $3, $4, $5, $6, $7)`),
 		guard:  fill(`SELECT {{schema}}.set_guard($1, $2, $3)`),
-		bury: fill(`UPDATE {{schema}}.rows SET value = NULL, version = version + 1, written = expires, expires = NULL
+		bury: fill(`UPDATE {{schema}}.rows SET value = NULL, version = version + 1, written = clock_timestamp(), expires = NULL
 			WHERE key = $1 AND version = $2 AND expires <= statement_timestamp()`),
 		scan: fill(`SELECT key FROM {{schema}}.rows WHERE key >= $1 AND value IS NOT NULL
 			AND (expires IS NULL OR expires > statement_timestamp()) ORDER BY key LIMIT $2`),
@@ -250,13 +268,14 @@ func prepare(schema string) statements {
 		splits: fill(`SELECT pg_get_expr(c.relpartbound, c.oid) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
 			WHERE i.inhparent = '{{schema}}.rows'::regclass`),
 		// Expired rows are buried first, as a read does, and forgotten when the grace
-		// has passed once more.
+		// has passed once more. The floor is the version of the absence that is
+		// forgotten, or the odd one after a delete: none that a write will have.
 		sweepExpired: fill(`WITH old AS (UPDATE {{schema}}.rows SET value = NULL, version = version + 1, written = clock_timestamp(), expires = NULL WHERE key IN
 			(SELECT key FROM {{schema}}.rows WHERE expires < clock_timestamp() - $1::bigint * interval '1 microsecond' LIMIT $2 FOR UPDATE SKIP LOCKED)
 			RETURNING key) SELECT count(*) FROM old`),
 		sweepGone: fill(`WITH old AS (DELETE FROM {{schema}}.rows WHERE key IN
 			(SELECT key FROM {{schema}}.rows WHERE value IS NULL AND written < clock_timestamp() - $1::bigint * interval '1 microsecond' LIMIT $2 FOR UPDATE SKIP LOCKED)
-			RETURNING version), raised AS (UPDATE {{schema}}.meta SET floor = greatest(floor, (SELECT max(version) + 1 FROM old)))
+			RETURNING version), raised AS (UPDATE {{schema}}.meta SET floor = greatest(floor, (SELECT max(version | 1) FROM old)))
 			SELECT count(*) FROM old`),
 	}
 }

@@ -37,9 +37,13 @@ CREATE UNLOGGED TABLE {{schema}}.guards (
     PRIMARY KEY (stripe, low)
 ) WITH (fillfactor = 50);
 
--- cover makes the guards cover all keys if there are none.
+-- cover makes the guards cover all keys if there are none. It is called outside of
+-- other transactions: its lock must not wait for anybody who waits for it.
 CREATE FUNCTION {{schema}}.cover() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
+    IF EXISTS (SELECT FROM {{schema}}.guards) THEN
+        RETURN;
+    END IF;
     LOCK TABLE {{schema}}.guards IN SHARE ROW EXCLUSIVE MODE;
     IF NOT EXISTS (SELECT FROM {{schema}}.guards) THEN
         INSERT INTO {{schema}}.guards
@@ -49,8 +53,9 @@ END $$;
 
 -- set_guard installs t over the keys from lo up to hi. It holds the lock of every
 -- guard it changes before it changes one, and so waits for the writers that have
--- checked them, up to their commit.
-CREATE FUNCTION {{schema}}.set_guard(lo bytea, hi bytea, t uuid) RETURNS void LANGUAGE plpgsql AS $$
+-- checked them, up to their commit. It answers false, and has done nothing, if there
+-- are no guards to change: cover, and call again.
+CREATE FUNCTION {{schema}}.set_guard(lo bytea, hi bytea, t uuid) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     stripes constant smallint[] := ARRAY(SELECT generate_series(0, 31)::smallint);
     first bytea;
@@ -59,11 +64,13 @@ BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'freshet: guards need READ COMMITTED' USING ERRCODE = 'FR004';
     END IF;
+    IF hi <> '' AND hi <= lo THEN
+        RAISE EXCEPTION 'freshet: a guard over an empty range' USING ERRCODE = 'FR005';
+    END IF;
     LOOP
         SELECT low INTO first FROM {{schema}}.guards WHERE stripe = 0 AND low <= lo ORDER BY low DESC LIMIT 1;
         IF NOT FOUND THEN
-            PERFORM {{schema}}.cover();
-            CONTINUE;
+            RETURN false;
         END IF;
         SELECT array_agg(DISTINCT low) INTO mine FROM (
             SELECT low FROM {{schema}}.guards
@@ -83,6 +90,7 @@ BEGIN
     UPDATE {{schema}}.guards SET high = lo WHERE stripe = ANY (stripes) AND low = ANY (mine) AND low < lo;
     INSERT INTO {{schema}}.guards SELECT s, lo, hi, t FROM unnest(stripes) s
     ON CONFLICT (stripe, low) DO UPDATE SET high = EXCLUDED.high, token = EXCLUDED.token;
+    RETURN true;
 END $$;
 
 -- commit writes several keys, sorted, all or none. It answers 0 and what was

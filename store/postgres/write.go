@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -137,11 +138,20 @@ func (s *Store) commit(ctx context.Context, conn *pgxpool.Conn, id store.ID, mut
 // SetGuard installs token over [low, high), once every write that has checked a
 // guard there is done.
 func (s *Store) SetGuard(ctx context.Context, low, high string, token store.Token) error {
-	_, err := s.guards.Exec(ctx, s.sql.guard, []byte(low), []byte(high), uuid(token))
-	if err != nil {
-		return s.failed("guarding "+quote(low), err)
+	for range maxTries {
+		done := false
+		err := s.guards.QueryRow(ctx, s.sql.guard, []byte(low), []byte(high), uuid(token)).Scan(&done)
+		if err == nil && !done { // the server has crashed since guards were made
+			_, err = s.guards.Exec(ctx, "SELECT "+s.schema+".cover()")
+		}
+		switch {
+		case err != nil:
+			return s.failed("guarding "+quote(low), err)
+		case done:
+			return nil
+		}
 	}
-	return nil
+	return fmt.Errorf("%w: guards are lost as fast as they are made", store.ErrUnavailable)
 }
 
 // unreached is the error of a call that was not sent.
@@ -155,7 +165,7 @@ func (s *Store) unreached(err error) error {
 // failed sorts the errors of PostgreSQL. What the server has answered with an error
 // it has not done, unless it was shutting down just then; silence tells nothing.
 func (s *Store) failed(what string, err error) error {
-	if s.closed.Load() {
+	if s.closed.Load() && strings.Contains(err.Error(), "closed pool") { // nothing was sent
 		return store.ErrClosed
 	}
 	err = fmt.Errorf("postgres: %s: %w", what, err)
@@ -172,14 +182,16 @@ func (s *Store) failed(what string, err error) error {
 		return fmt.Errorf("%w (%w)", store.ErrConflict, err)
 	case "54000":
 		return fmt.Errorf("%w (%w)", store.ErrTooLarge, err)
+	case "40003": // statement completion unknown
+		return err
 	case "57014", "55P03", "40P01", "40001": // a time limit, locks, a deadlock
 		return fmt.Errorf("%w (%w)", store.ErrUnavailable, err)
 	}
 	switch pg.Code[:2] {
 	case "53": // disk, memory, connections
 		return fmt.Errorf("%w (%w)", store.ErrFull, err)
-	case "08", "57", "58", "XX": // the connection, an operator, the system: it may have been done
-		return err
+	case "FR", "0A", "21", "22", "23", "25", "26", "28", "2B", "3D", "3F", "42", "44", "P0": // what was asked for was wrong, or not allowed
+		return fmt.Errorf("%w (%w)", store.ErrRefused, err)
 	}
-	return fmt.Errorf("%w (%w)", store.ErrRefused, err)
+	return err // the connection, an operator, the system: it may have been done
 }
