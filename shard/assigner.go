@@ -18,6 +18,8 @@ type Leadership struct {
 	// Gone reports whether a host, and every node on it, has surely ended. Nil: no
 	// host is known to have.
 	Gone func(host string) bool
+	// Slack is for how long the predecessor might believe to lead yet.
+	Slack lease.Tick
 	// Until is when the right ends unless it is renewed meanwhile, by Clock. Nil:
 	// it lasts as long as the coordinator is open.
 	Until func() lease.Tick
@@ -113,7 +115,7 @@ func (a *Assigner) lead(ctx context.Context, l Leadership, tick <-chan time.Time
 		until = l.Until
 	}
 	a.step(func(now lease.Tick) []lease.AssignerOutput {
-		return a.machine.Elected(now, l.Term, until(), state, gone, nil)
+		return a.machine.Elected(now, l.Term, until(), l.Slack, state, gone, nil)
 	})
 	for {
 		select {

@@ -140,7 +140,7 @@ func (c *clerk) elected(sent lease.Tick, won, asked uint64, state []byte) {
 	}
 	c.term = won
 	c.desk.s.log("%s leads term %d", c.name, won)
-	c.perform(c.machine.Elected(c.now(), won, led, st, nil, nil))
+	c.perform(c.machine.Elected(c.now(), won, led, 0, st, nil, nil))
 }
 
 // perform carries out what a machine asks.

@@ -6,7 +6,10 @@
 // was created. A save is a transaction that compares it, and the revision of what
 // was saved last: a save that was delayed changes nothing. The leader counts its
 // leadership from when it sent the renewal of that lease, shortened by the drift
-// bound, so that it ends before etcd can elect another.
+// bound, so that it ends before etcd elects another. A member of etcd that led and was
+// paused may still end a lease that was renewed elsewhere (etcd's issue 15247; newer
+// versions make it rarer); so a new leader waits, beyond the leases it finds, for as
+// long as its predecessor could believe to lead.
 package etcd
 
 import (
@@ -91,6 +94,15 @@ type reign struct {
 	end   context.CancelFunc
 }
 
+// renew moves the end of a leadership, unless it was given up meanwhile.
+func (g *reign) renew(until lease.Tick) {
+	for old := g.until.Load(); old != 0 && old < int64(until); old = g.until.Load() {
+		if g.until.CompareAndSwap(old, int64(until)) {
+			return
+		}
+	}
+}
+
 // Open connects to etcd, and returns when it has answered.
 func Open(ctx context.Context, opt Options) (*Coordinator, error) {
 	opt.defaults()
@@ -139,6 +151,7 @@ func (c *Coordinator) follow() {
 		r, err := c.client.Get(ctx, c.leaderKey())
 		cancel()
 		if err != nil {
+			c.wait()
 			continue
 		}
 		addr := ""
@@ -160,6 +173,17 @@ func (c *Coordinator) follow() {
 			}
 		}
 		end()
+		c.wait()
+	}
+}
+
+// wait is a pause between attempts.
+func (c *Coordinator) wait() {
+	t := time.NewTimer(c.opt.TTL / 20)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-c.ctx.Done():
 	}
 }
 
@@ -211,7 +235,7 @@ func (c *Coordinator) stand(ctx context.Context) (l shard.Leadership, other int6
 	g.until.Store(int64(sent + lease.Shorten(lease.Tick(c.opt.TTL), c.opt.Drift)))
 	c.mu.Lock()
 	c.reign, c.saved = g, 0
-	l = shard.Leadership{Term: uint64(g.term), Until: func() lease.Tick { return lease.Tick(g.until.Load()) }}
+	l = shard.Leadership{Term: uint64(g.term), Slack: lease.Tick(c.opt.TTL), Until: func() lease.Tick { return lease.Tick(g.until.Load()) }}
 	if len(state.Kvs) > 0 {
 		l.State, c.saved = state.Kvs[0].Value, state.Kvs[0].ModRevision
 	}
@@ -243,7 +267,7 @@ func (c *Coordinator) hold(ctx context.Context, g *reign) {
 		cancel()
 		switch {
 		case err == nil:
-			g.until.Store(int64(sent + lease.Shorten(lease.Tick(c.opt.TTL), c.opt.Drift)))
+			g.renew(sent + lease.Shorten(lease.Tick(c.opt.TTL), c.opt.Drift))
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			g.until.Store(0)
 			return
@@ -318,7 +342,7 @@ func (c *Coordinator) Save(ctx context.Context, term uint64, state []byte) error
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.reign == g {
-		c.saved = max(c.saved, next)
+		c.saved = next
 	}
 	return err
 }

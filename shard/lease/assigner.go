@@ -98,9 +98,10 @@ func NewAssigner(opt AssignerOptions) *Assigner {
 }
 
 // Elected makes the assigner the leader of term until the tick led, with the
-// state its predecessor saved. Nodes that lived in a process listed in gone are
+// state its predecessor saved, which may have granted leases for as long as slack
+// since. Nodes that lived in a process listed in gone are
 // known to be dead, and their leases with them.
-func (a *Assigner) Elected(now Tick, term uint64, led Tick, state State, gone []string, out []AssignerOutput) []AssignerOutput {
+func (a *Assigner) Elected(now Tick, term uint64, led, slack Tick, state State, gone []string, out []AssignerOutput) []AssignerOutput {
 	a.term, a.led = term, led
 	a.gen, a.table, a.longest = state.Gen, state.Table, max(state.Longest, a.opt.Length)
 	a.nodes = map[string]member{}
@@ -112,7 +113,7 @@ func (a *Assigner) Elected(now Tick, term uint64, led Tick, state State, gone []
 			s.rev = a.rev // a successor must know of the longer leases first
 		}
 		if !slices.Contains(gone, h.Host) {
-			s.until = now + Lengthen(a.longest, a.opt.Drift) // A5
+			s.until = now + Lengthen(a.longest+slack, a.opt.Drift) // A5
 		}
 		a.slices = append(a.slices, s)
 	}

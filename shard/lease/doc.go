@@ -30,7 +30,8 @@
 //	A4 It grants and renews only while its leadership holds by the clock, checked
 //	   after the request arrived.
 //	A5 A new leader cannot know what its predecessor granted: it counts every
-//	   slice it finds as leased for one full longest lease from its election.
+//	   slice it finds as leased for one full longest lease from its election, and
+//	   for the slack of the coordinator, by which leaders may overlap, besides.
 package lease
 
 // Tick is a reading of a monotonic clock, or a span of one, in nanoseconds. A

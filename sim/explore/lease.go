@@ -92,7 +92,7 @@ func (w *leases) elect() {
 	w.term++
 	a := lease.NewAssigner(lease.AssignerOptions{Length: 3 * hour, Silence: hour})
 	w.assigners = append(w.assigners, a)
-	w.assigner(len(w.assigners)-1, a.Elected(w.now, w.term, w.now+100*hour, w.state, nil, nil))
+	w.assigner(len(w.assigners)-1, a.Elected(w.now, w.term, w.now+100*hour, 0, w.state, nil, nil))
 }
 
 func (w *leases) choices() (out []choice) {
