@@ -67,6 +67,10 @@ func (p *Process) coordinate() error {
 	return nil
 }
 
+// maxFrame is the longest that nodes say to each other: any command that a client may
+// send, and what surrounds it.
+func (p *Process) maxFrame() int { return max(64<<20, 2*p.cfg.MaxValue) + 4<<20 }
+
 // leads reports whether this process has the assigner that others ask.
 func (p *Process) leads() bool { return p.assigner != nil && p.home() == p.nodes[0].addr }
 
@@ -104,6 +108,7 @@ func (p *Process) hello(addr string) (string, error) {
 type member struct {
 	addr string
 	link *link.Link // which it opened
+	seen time.Time
 }
 
 // toNode carries an assigner's message over the link that the node opened.
@@ -139,7 +144,7 @@ func (p *Process) admit(r *lease.Renew, over *link.Link) bool {
 	if _, known := p.members[r.Node]; !known {
 		id, _, _ := strings.Cut(r.Node, "/")
 		for other, m := range p.members {
-			if name, _, _ := strings.Cut(other, "/"); name == id && m.link != over {
+			if name, _, _ := strings.Cut(other, "/"); name == id && m.link != over && time.Since(m.seen) < p.cfg.Lease {
 				text := fmt.Sprintf("a node named %s is alive at %s, so the one at %s cannot be called so; give it another --node-id, or stop the other", id, m.addr, r.Addr)
 				p.log.Warn(text)
 				_ = over.Send(append([]byte{frameVersion, frameNo}, text...))
@@ -150,7 +155,7 @@ func (p *Process) admit(r *lease.Renew, over *link.Link) bool {
 			return false
 		}
 	}
-	p.members[r.Node] = member{r.Addr, over}
+	p.members[r.Node] = member{r.Addr, over, time.Now()}
 	return true
 }
 

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/url"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -53,6 +53,13 @@ func Defaults() Config {
 	}
 }
 
+func or(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
 // Check says everything that is wrong with the configuration.
 func (c *Config) Check() error {
 	var errs []error
@@ -71,7 +78,13 @@ func (c *Config) Check() error {
 	add(c.Store != "pebble:" && c.Store != "memory:" && !c.shared(), "--store %q is not known; use pebble:, memory: or postgres://...", redacted(c.Store))
 	home, joins := strings.CutPrefix(c.Coordinator, joinScheme)
 	_, _, err := net.SplitHostPort(home)
-	add(joins && err != nil, "--coordinator %s: %q is not HOST:PORT", c.Coordinator, home)
+	add(joins && err != nil, "--coordinator %s: what follows %s is not HOST:PORT", redacted(c.Coordinator), joinScheme)
+	reached := or(c.Advertise, c.Listen)
+	host, port, err := net.SplitHostPort(reached)
+	add(c.Advertise != "" && (err != nil || port == "" || port == "0"), "--advertise %q is not HOST:PORT", c.Advertise)
+	ip := net.ParseIP(host)
+	add(err == nil && c.Coordinator != "embedded" && (host == "" || ip != nil && ip.IsUnspecified()),
+		"other processes cannot reach this one at %s: say --advertise HOST:PORT", reached)
 	_, onEtcd, err := c.etcd()
 	add(err != nil, "--coordinator %s: %v", redacted(c.Coordinator), err)
 	add(c.Coordinator != "embedded" && !joins && !onEtcd, "--coordinator %q is not known; use embedded, freshet://HOST:PORT or etcd://HOST:PORT,...", redacted(c.Coordinator))
@@ -138,13 +151,14 @@ func trusted(name string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// redacted is a URL without its password.
+var (
+	inUser  = regexp.MustCompile(`://([^:@]*):.*@`)
+	inQuery = regexp.MustCompile(`(?i)([?&][^=&]*password=)[^&]*`)
+)
+
+// redacted is a URL without passwords, however it is written.
 func redacted(s string) string {
-	u, err := url.Parse(s)
-	if err != nil {
-		return "(a URL that cannot be read)"
-	}
-	return u.Redacted()
+	return inQuery.ReplaceAllString(inUser.ReplaceAllString(s, "://$1:xxxxx@"), "${1}xxxxx")
 }
 
 // Redacted is the configuration without secrets, to be shown.

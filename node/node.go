@@ -70,7 +70,7 @@ func (n *Node) start() error {
 		return err
 	}
 	n.m = newMetrics(n)
-	n.peers = &peers{password: n.p.cfg.Password, tls: ctls, message: n.fromAssigner, request: n.serve, links: map[string]*dialled{}}
+	n.peers = &peers{password: n.p.cfg.Password, maxFrame: n.p.maxFrame(), tls: ctls, message: n.fromAssigner, request: n.serve, links: map[string]*dialled{}}
 	n.server = resp.NewServer(n, resp.Options{
 		Commands: n.p.commands, Password: n.p.cfg.Password, TLS: n.p.tls, MaxConns: n.p.cfg.MaxConns,
 		MaxBulk: max(n.p.cfg.MaxKey, n.p.cfg.MaxValue), Logger: n.p.log,
@@ -358,7 +358,7 @@ func (n *Node) link(c *resp.Conn, args [][]byte, w *resp.Writer) {
 	c.Hijack(func(nc net.Conn, r *bufio.Reader) {
 		var l *link.Link
 		made := make(chan struct{})
-		l = link.New(nc, r, link.Options{Request: n.serve, Message: func(f []byte) {
+		l = link.New(nc, r, link.Options{MaxFrame: n.p.maxFrame(), Request: n.serve, Message: func(f []byte) {
 			<-made
 			n.p.fromNode(f, l)
 		}})

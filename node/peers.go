@@ -22,6 +22,7 @@ var errUnreached = errors.New("node: the other node could not be reached; nothin
 type peers struct {
 	password string
 	tls      *tls.Config
+	maxFrame int // 0: link's default
 	message  func(frame []byte)
 	request  func(ctx context.Context, frame []byte) []byte
 
@@ -119,7 +120,7 @@ func (p *peers) dial(addr string) (*link.Link, error) {
 		return nil, err
 	}
 	_ = nc.SetDeadline(time.Time{})
-	return link.New(nc, r, link.Options{Message: p.message, Request: p.request}), nil
+	return link.New(nc, r, link.Options{MaxFrame: p.maxFrame, Message: p.message, Request: p.request}), nil
 }
 
 // ask sends one command and wants OK.

@@ -35,3 +35,43 @@ func TestConfigIsCheckedWhole(t *testing.T) {
 		t.Error("the defaults are wrong")
 	}
 }
+
+// Secrets are not shown, however they are written.
+func TestRedacted(t *testing.T) {
+	for in, want := range map[string]string{
+		"postgres://me:geheim@db/app":                   "postgres://me:xxxxx@db/app",
+		"postgres://db/app?user=me&password=geheim&x=1": "postgres://db/app?user=me&password=xxxxx&x=1",
+		"postgres://db/app?sslpassword=geheim":          "postgres://db/app?sslpassword=xxxxx",
+		"postgres://me@db/app?schema=s":                 "postgres://me@db/app?schema=s",
+		"pebble:":                                       "pebble:",
+	} {
+		c := node.Defaults()
+		c.Store = in
+		if got := c.Redacted().Store; got != want {
+			t.Errorf("%s is shown as %s", in, got)
+		}
+	}
+	for _, in := range []string{"etcd://u:12/geheim@h:2379", "etcd://u:1?geheim@h:2379", "freshet://:geheim@h:6380", "etcd://u:a@geheim@h:1"} {
+		c := node.Defaults()
+		c.Store, c.Coordinator = "postgres://db/app", in
+		if got := c.Redacted().Coordinator; strings.Contains(got, "geheim") {
+			t.Errorf("%s is shown as %s", in, got)
+		}
+		if err := c.Check(); err != nil && strings.Contains(err.Error(), "geheim") {
+			t.Errorf("%s: %v", in, err)
+		}
+	}
+	c := node.Defaults()
+	c.Store, c.Coordinator, c.Listen, c.Insecure = "postgres://db/app", "etcd://h:1", "0.0.0.0:6380", true
+	if err := c.Check(); err == nil || !strings.Contains(err.Error(), "--advertise") {
+		t.Errorf("a node that nobody can reach: %v", err)
+	}
+	c.Advertise = "nonsense"
+	if err := c.Check(); err == nil || !strings.Contains(err.Error(), "nonsense") {
+		t.Errorf("an address that is none: %v", err)
+	}
+	c.Advertise = "10.0.0.1:6380"
+	if err := c.Check(); err != nil {
+		t.Error(err)
+	}
+}
