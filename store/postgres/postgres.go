@@ -257,7 +257,7 @@ func prepare(schema string) statements {
 			ON CONFLICT (key) DO UPDATE SET value = EXCLUDED.value, version = nextval('{{schema}}.version'), writer = EXCLUDED.writer,
 				written = clock_timestamp(), expires = clock_timestamp() + $5::bigint * interval '1 microsecond'
 			RETURNING r.version, r.expires - r.written AS life)
-			SELECT (SELECT count(*) FROM g), w.version, greatest(1, (extract(epoch FROM w.life) * 1000000)::bigint) FROM (SELECT) one LEFT JOIN w ON true`),
+			SELECT (SELECT count(*) FROM g), w.version, CASE WHEN w.life IS NOT NULL THEN greatest(1, (extract(epoch FROM w.life) * 1000000)::bigint) END FROM (SELECT) one LEFT JOIN w ON true`),
 		commit: fill(`SELECT status, versions, lives FROM {{schema}}.commit($1, $2, $3, $4, $5, $6, $7)`),
 		guard:  fill(`SELECT {{schema}}.set_guard($1, $2, $3)`),
 		bury: fill(`UPDATE {{schema}}.rows SET value = NULL, version = version + 1, written = clock_timestamp(), expires = NULL

@@ -100,8 +100,8 @@ func rowsComeBack(ctx context.Context, s Store) error {
 			return err
 		}
 		r, err := s.Load(ctx, "k")
-		if err != nil || !r.Exists || string(r.Value) != v || r.Version != st.Version || r.Writer != wid(uint64(i+1)) {
-			return fmt.Errorf("after writing %q: %+v, %v", v, r, err)
+		if err != nil || !r.Exists || string(r.Value) != v || r.Version != st.Version || r.TTL != 0 || st.TTL != 0 || r.Writer != wid(uint64(i+1)) {
+			return fmt.Errorf("after writing %q: %+v, stamped %+v, %v", v, r, st, err)
 		}
 	}
 	st, err := commit(ctx, s, 9, store.Mutation{Key: "k", Delete: true})
