@@ -240,3 +240,19 @@ func TestGuardsAreLostUnderLoad(t *testing.T) {
 		}
 	}
 }
+
+// Of several servers the primary is meant: no other takes writes.
+func TestSeveralServers(t *testing.T) {
+	for url, primary := range map[string]bool{
+		"postgres://a,b/app":                          true,
+		"postgres://a:1,a:2/app?sslmode=disable":      true,
+		"postgres://a/app":                            false, // sslmode=prefer falls back too, to the same server
+		"postgres://a/app?user=x,y":                   false,
+		"postgres://a,b/app?target_session_attrs=any": true,
+	} {
+		cfg, _, err := parse(url)
+		if err != nil || (cfg.ConnConfig.ValidateConnect != nil) != primary {
+			t.Errorf("%s: primary %v, %v", url, !primary, err)
+		}
+	}
+}

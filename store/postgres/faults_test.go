@@ -35,8 +35,8 @@ func put(key, value string, guard store.Token) []store.Mutation {
 	return []store.Mutation{{Key: key, Value: []byte(value), Guard: guard}}
 }
 
-// The fence holds while backends are killed under it; every kill of a server that
-// runs with shared memory also empties the guards, as a crash does.
+// The fence holds while backends are terminated under it, in the middle of writes
+// and of guards.
 func TestFenceOverKilledBackends(t *testing.T) {
 	s := open(t, Options{URL: fresh(t, Migration{})})
 	conn := admin(t, start(t))

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -48,7 +49,8 @@ type Options struct {
 	// also the most, and 16 MiB.
 	MaxKey, MaxValue int
 	// Timeout bounds every statement, in the server too, so that no write can hold
-	// a guard for longer. Default 5 s.
+	// a guard for longer; but for a commit that waits for a synchronous standby, which
+	// no limit of the server ends. Default 5 s.
 	Timeout time.Duration
 	// Unguarded lets every blind write of one key commit, whatever token it carries.
 	// Nothing is safe then: it is for measuring what guards cost.
@@ -127,22 +129,17 @@ func parse(url string) (*pgxpool.Config, string, error) {
 	}
 	p["default_transaction_isolation"] = "read committed" // the fence needs it
 	// A client that vanishes between a statement and its end must not keep its locks.
-	p["tcp_keepalives_idle"], p["tcp_keepalives_interval"], p["tcp_keepalives_count"], p["tcp_user_timeout"] = "3", "2", "3", "9000"
-	if p["target_session_attrs"] == "" && len(cfg.ConnConfig.Fallbacks) > 0 && !strings.Contains(url, "target_session_attrs") && strings.Contains(url, ",") {
-		return parse(url + sep(url) + "target_session_attrs=primary") // of several servers only one takes writes
+	p["tcp_keepalives_idle"], p["tcp_keepalives_interval"], p["tcp_keepalives_count"] = "3", "2", "3"
+	several := func(f *pgconn.FallbackConfig) bool {
+		return f.Host != cfg.ConnConfig.Host || f.Port != cfg.ConnConfig.Port
+	}
+	if cfg.ConnConfig.ValidateConnect == nil && slices.ContainsFunc(cfg.ConnConfig.Fallbacks, several) {
+		cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary // of several servers one takes writes
 	}
 	if p["application_name"] == "" {
 		p["application_name"] = "freshet"
 	}
 	return cfg, pgx.Identifier{schema}.Sanitize(), nil
-}
-
-// sep is what stands before another parameter of a URL.
-func sep(url string) string {
-	if strings.Contains(url, "?") {
-		return "&"
-	}
-	return "?"
 }
 
 // Open connects to a database whose schema Migrate has made.
@@ -291,6 +288,9 @@ func uuid(b [16]byte) pgtype.UUID { return pgtype.UUID{Bytes: b, Valid: true} }
 // Load returns the row of key.
 func (s *Store) Load(ctx context.Context, key string) (store.Row, error) {
 	for {
+		if s.closed.Load() {
+			return store.Row{}, store.ErrClosed
+		}
 		var value []byte
 		var version pgtype.Int8
 		var writer, guard pgtype.UUID

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -138,6 +137,9 @@ func (s *Store) commit(ctx context.Context, conn *pgxpool.Conn, id store.ID, mut
 // SetGuard installs token over [low, high), once every write that has checked a
 // guard there is done.
 func (s *Store) SetGuard(ctx context.Context, low, high string, token store.Token) error {
+	if s.closed.Load() {
+		return store.ErrClosed
+	}
 	for range maxTries {
 		done := false
 		err := s.guards.QueryRow(ctx, s.sql.guard, []byte(low), []byte(high), uuid(token)).Scan(&done)
@@ -165,9 +167,6 @@ func (s *Store) unreached(err error) error {
 // failed sorts the errors of PostgreSQL. What the server has answered with an error
 // it has not done, unless it was shutting down just then; silence tells nothing.
 func (s *Store) failed(what string, err error) error {
-	if s.closed.Load() && strings.Contains(err.Error(), "closed pool") { // nothing was sent
-		return store.ErrClosed
-	}
 	err = fmt.Errorf("postgres: %s: %w", what, err)
 	var pg *pgconn.PgError
 	var connect *pgconn.ConnectError
@@ -184,11 +183,11 @@ func (s *Store) failed(what string, err error) error {
 		return fmt.Errorf("%w (%w)", store.ErrTooLarge, err)
 	case "40003": // statement completion unknown
 		return err
-	case "57014", "55P03", "40P01", "40001": // a time limit, locks, a deadlock
+	case "57014", "55P03", "40P01", "40001", "53300": // a time limit, locks, a deadlock, no connection left
 		return fmt.Errorf("%w (%w)", store.ErrUnavailable, err)
 	}
 	switch pg.Code[:2] {
-	case "53": // disk, memory, connections
+	case "53": // disk, memory
 		return fmt.Errorf("%w (%w)", store.ErrFull, err)
 	case "FR", "0A", "21", "22", "23", "25", "26", "28", "2B", "3D", "3F", "42", "44", "P0": // what was asked for was wrong, or not allowed
 		return fmt.Errorf("%w (%w)", store.ErrRefused, err)
