@@ -78,9 +78,9 @@ type Options[V any] struct {
 	Join func(w shard.Watcher)
 	// Offer carries entries to the node at the address next when a slice moves
 	// there, whose cache takes them with Offered, and returns when they have arrived.
-	// They may be lost. It is called
-	// with up to about 256 KiB at a time, and not under any lock. Default: nothing
-	// is handed over, and the new owner begins with an empty memory.
+	// They may be lost. It is called with up to about 256 KiB at a time, and not
+	// under any lock. Default: nothing is handed over, and the new owner begins with
+	// an empty memory.
 	Offer func(ctx context.Context, next string, after lease.Gen, batch []Offer)
 	// Recorder is told what happens. Default: nothing is recorded.
 	Recorder Recorder

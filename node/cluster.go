@@ -151,6 +151,10 @@ func (p *Process) admit(r *lease.Renew, over *link.Link) bool {
 				return false
 			}
 		}
+		maps.DeleteFunc(p.members, func(other string, _ member) bool { // the one that was silent
+			name, _, _ := strings.Cut(other, "/")
+			return name == id
+		})
 		if len(p.members) >= maxMembers {
 			return false
 		}

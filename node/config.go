@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -53,13 +54,6 @@ func Defaults() Config {
 	}
 }
 
-func or(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
-}
-
 // Check says everything that is wrong with the configuration.
 func (c *Config) Check() error {
 	var errs []error
@@ -79,7 +73,7 @@ func (c *Config) Check() error {
 	home, joins := strings.CutPrefix(c.Coordinator, joinScheme)
 	_, _, err := net.SplitHostPort(home)
 	add(joins && err != nil, "--coordinator %s: what follows %s is not HOST:PORT", redacted(c.Coordinator), joinScheme)
-	reached := or(c.Advertise, c.Listen)
+	reached := cmp.Or(c.Advertise, c.Listen)
 	host, port, err := net.SplitHostPort(reached)
 	add(c.Advertise != "" && (err != nil || port == "" || port == "0"), "--advertise %q is not HOST:PORT", c.Advertise)
 	ip := net.ParseIP(host)

@@ -29,6 +29,7 @@ type peers struct {
 	mu     sync.Mutex
 	links  map[string]*dialled
 	closed bool
+	work   sync.WaitGroup // of send, in the background
 }
 
 // dialled is a link, or the attempt to have one, which callers share.
@@ -153,22 +154,24 @@ func (p *peers) call(ctx context.Context, addr string, frame []byte) ([]byte, er
 }
 
 // send sends a message if a link stands; else it dials one and the message is
-// lost, which messages may be. Then it reports false, and again is called as soon as
-// the link stands.
-func (p *peers) send(addr string, frame []byte, again func()) bool {
+// lost, which messages may be. Then again is called as soon as the link stands, and
+// when it breaks.
+func (p *peers) send(addr string, frame []byte, again func()) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	d := p.links[addr]
-	stands := d != nil && !d.failed() && d.up()
-	dialling := d != nil && !d.failed() && !stands
-	p.mu.Unlock()
 	switch {
-	case stands:
-		return d.link.Send(frame) == nil
-	case dialling: // and whoever began it is called
-		return false
+	case p.closed:
+		return
+	case d == nil || d.failed():
+	case d.up():
+		_ = d.link.Send(frame)
+		return
+	default: // whoever began to dial it is called
+		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
-	go func() {
+	p.work.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 		defer cancel()
 		tick := time.NewTicker(redial)
 		defer tick.Stop()
@@ -186,8 +189,7 @@ func (p *peers) send(addr string, frame []byte, again func()) bool {
 			again()
 			return
 		}
-	}()
-	return false
+	})
 }
 
 // over reports whether the links are closed for good.
@@ -220,4 +222,5 @@ func (p *peers) close() {
 			d.link.Close()
 		}
 	}
+	p.work.Wait()
 }
