@@ -47,7 +47,11 @@ func Start(ctx context.Context, dir string, n int) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c, c.run(ctx)
+	if err := c.run(ctx); err != nil {
+		c.Stop()
+		return nil, err
+	}
+	return c, nil
 }
 
 // plan chooses names and ports.
@@ -127,7 +131,6 @@ func (c *Cluster) Resume(i int) error {
 		"--listen-client-urls", "http://"+m.client, "--advertise-client-urls", "http://"+m.client,
 		"--listen-peer-urls", "http://"+m.peer, "--initial-advertise-peer-urls", "http://"+m.peer,
 		"--initial-cluster", strings.Join(all, ","))
-	m.proc.Env = append(os.Environ(), "ETCD_UNSUPPORTED_ARCH=arm64")
 	m.proc.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	m.proc.Stdout, m.proc.Stderr = log, log
 	if err := m.proc.Start(); err != nil {

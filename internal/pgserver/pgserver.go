@@ -69,7 +69,10 @@ func Start(ctx context.Context, dir string, settings ...string) (*Server, error)
 	if err := l.Close(); err != nil {
 		return nil, err
 	}
-	return s, s.Resume(ctx)
+	if err := s.Resume(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // asSomebody chooses another user if we are root, and gives dir to it.
@@ -120,10 +123,10 @@ func (s *Server) Resume(ctx context.Context) error {
 		return fmt.Errorf("pgserver: %w", err)
 	}
 	s.done = make(chan struct{})
-	go func() {
-		_ = s.proc.Wait()
-		close(s.done)
-	}()
+	go func(p *exec.Cmd, done chan struct{}) {
+		_ = p.Wait()
+		close(done)
+	}(s.proc, s.done)
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
@@ -136,6 +139,7 @@ func (s *Server) Resume(ctx context.Context) error {
 			text, _ := os.ReadFile(log.Name())
 			return fmt.Errorf("pgserver: the server has ended: %w\n%s", err, text)
 		case <-ctx.Done():
+			s.Crash()
 			return fmt.Errorf("pgserver: the server takes no connections: %w", err)
 		case <-time.After(10 * time.Millisecond):
 		}
