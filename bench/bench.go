@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,8 +93,8 @@ func (o *Options) check() error {
 			return fmt.Errorf("bench: %s has no system %q; it has %s", o.Experiment, s, strings.Join(e.systems, ", "))
 		}
 	}
-	o.Preset, o.Out = or(o.Preset, "smoke"), or(o.Out, "bench-out")
-	o.Seed, o.Writes = or(o.Seed, 1), or(o.Writes, 0.05)
+	o.Preset, o.Out = cmp.Or(o.Preset, "smoke"), cmp.Or(o.Out, "bench-out")
+	o.Seed, o.Writes = cmp.Or(o.Seed, 1), cmp.Or(o.Writes, 0.05)
 	switch {
 	case o.Preset != "smoke" && o.Preset != "paper":
 		return fmt.Errorf("bench: preset %q is neither smoke nor paper", o.Preset)
@@ -154,13 +155,4 @@ func Run(ctx context.Context, opt Options) (*Report, error) {
 		}
 	}
 	return r, nil
-}
-
-// or is v, or else if v is not set.
-func or[T comparable](v, other T) T {
-	var zero T
-	if v == zero {
-		return other
-	}
-	return v
 }

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -85,7 +86,7 @@ func (r *Report) all() []table {
 	out := slices.Clone(r.tables)
 	goals := table{title: "Goals", columns: []column{{"what", "what"}, {"want", "goal"}, {"published", "published"}, {"got", "measured"}, {"verdict", ""}}}
 	for _, g := range r.goals {
-		goals.rows = append(goals.rows, Row{"what": g.what, "want": g.want, "published": or(g.published, "-"), "got": g.got, "verdict": g.verdict()})
+		goals.rows = append(goals.rows, Row{"what": g.what, "want": g.want, "published": cmp.Or(g.published, "-"), "got": g.got, "verdict": g.verdict()})
 	}
 	verdicts := table{title: "Verdict of the checker", columns: []column{{"system", "system"}, {"checked", "operations checked"}, {"wrong", "stale or otherwise wrong"}}}
 	for _, s := range slices.Sorted(maps.Keys(r.checked)) {

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,11 +41,11 @@ type traceSizes struct {
 func (o Options) traceSizes() traceSizes {
 	switch {
 	case o.tiny:
-		return traceSizes{500, or(o.Rate, 2000)}
+		return traceSizes{500, cmp.Or(o.Rate, 2000)}
 	case o.Preset == "paper":
-		return traceSizes{5_000_000, or(o.Rate, 10_000)}
+		return traceSizes{5_000_000, cmp.Or(o.Rate, 10_000)}
 	}
-	return traceSizes{80_000, or(o.Rate, 5000)}
+	return traceSizes{80_000, cmp.Or(o.Rate, 5000)}
 }
 
 // replay is one run of a trace against one system.

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -68,7 +69,7 @@ func (r *Report) trace(system string, f *traceFound) {
 	r.Anomalies[system], r.checked[system] = f.wrong, f.checked
 	r.goals = append(r.goals,
 		goal{system + ": stale reads", "0", "", f.stale, f.stale == 0},
-		goal{system + ": history", "linearizable", "", or(map[bool]string{true: "linearizable"}[f.wrong == 0], "not proven"), f.wrong == 0},
+		goal{system + ": history", "linearizable", "", cmp.Or(map[bool]string{true: "linearizable"}[f.wrong == 0], "not proven"), f.wrong == 0},
 		goal{system + ": requests without an answer", "0", "", f.failed, f.failed == 0})
 	if f.reason != "" {
 		r.notes = append(r.notes, "The checker says of "+system+": "+f.reason)
