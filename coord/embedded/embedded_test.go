@@ -1,7 +1,9 @@
 package embedded
 
 import (
+	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"testing"
@@ -64,5 +66,28 @@ func TestDamageIsToldAndNothingDestroyed(t *testing.T) {
 				t.Fatal("the damaged file was changed")
 			}
 		}
+	}
+}
+
+// A directory of the first format, which named no cluster, is read, and goes on.
+func TestFirstFormat(t *testing.T) {
+	dir := t.TempDir()
+	body := append(binary.BigEndian.AppendUint64(nil, 7), "the state"...)
+	old := append(binary.BigEndian.AppendUint32([]byte(first), crc32.ChecksumIEEE(body)), body...)
+	if err := os.WriteFile(filepath.Join(dir, file), old, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cluster := ""
+	for term := uint64(8); term < 10; term++ {
+		c, err := Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := c.Lead(t.Context())
+		if err != nil || l.Term != term || string(l.State) != "the state" || c.Cluster() == "" || cluster != "" && c.Cluster() != cluster {
+			t.Errorf("%+v of %q, %v", l, c.Cluster(), err)
+		}
+		cluster = c.Cluster()
+		c.Close()
 	}
 }

@@ -126,7 +126,7 @@ func (s *story) assigner(t *testing.T, d *datadriven.TestData, who string, a *As
 	var out []AssignerOutput
 	switch d.Cmd {
 	case "elected":
-		out = a.Elected(s.now, uint64(num(t, d, "term")), Tick(num(t, d, "until"))*milli, 0, s.state, nil, nil)
+		out = a.Elected(s.now, uint64(num(t, d, "term")), Tick(num(t, d, "until"))*milli, Tick(num(t, d, "slack"))*milli, s.state, nil, nil)
 	case "beat":
 		out = a.Beat(s.now, nil)
 	case "saved":
