@@ -72,10 +72,12 @@ func (p *Pod) acquired(now lease.Tick, in Acquired, out []Output) []Output {
 				next = append(next, p.carve(pc, r, pc.gen))
 			}
 		}
+		if p.holds(now, pc.gen) { // guarded or not: what is in flight must be sent again under the lease of its guard
+			p.rehome(part, pc.gen, in.Gen)
+		}
 		if p.holds(now, pc.gen) && pc.state == guarded {
 			next = append(next, p.carve(pc, part, in.Gen))
 			out = append(out, Retag{part, pc.gen, in.Gen})
-			p.rehome(part, pc.gen, in.Gen)
 			fresh = subtract(fresh, part)
 		}
 		delete(p.calls, pc.call) // a SetGuard whose answer is not awaited is like one that was lost

@@ -29,6 +29,9 @@ func (p *Pod) Check() {
 		if b := k.flight; b != nil && !slices.Contains(b.keys, name) {
 			panic(fmt.Sprintf("clink: %q is held by a batch for %q", name, b.keys))
 		}
+		if b, pc := k.flight, p.piece(name); b != nil && pc != nil && pc.gen != b.gens[b.at(name)] && p.holds(p.now, b.gens[b.at(name)]) {
+			panic(fmt.Sprintf("clink: %q is written under lease %d and guarded under lease %d", name, b.gens[b.at(name)], pc.gen))
+		}
 		if k.flight == nil && len(k.queue) > 0 && p.canDepart(k.queue[0]) {
 			panic(fmt.Sprintf("clink: operation %d stands at the head of its queues and waits for nothing", k.queue[0].id))
 		}
