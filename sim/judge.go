@@ -39,14 +39,17 @@ type Kind uint8
 
 // The kinds of calls.
 const (
-	Get    Kind = iota // read
-	Put                // write a value
-	Del                // blind delete
-	Append             // decide from what is there: always writes
-	PutNX              // decide from what is there: write if absent
+	Get      Kind = iota // read
+	Put                  // write a value
+	Del                  // blind delete
+	Append               // decide from what is there: always writes
+	PutNX                // decide from what is there: write if absent
+	Transact             // decide from what is there, in a transaction of the caller's
 )
 
-func (k Kind) String() string { return [...]string{"get", "put", "del", "append", "putnx"}[k] }
+func (k Kind) String() string {
+	return [...]string{"get", "put", "del", "append", "putnx", "transact"}[k]
+}
 
 // absent stands for absence among the values seen.
 const absent = "\x00absent"

@@ -118,6 +118,8 @@ func (p *Plan) calls(r *rand.Rand, gap lease.Tick) {
 	}
 	expiring, hurried, paired := r.IntN(3)*20, r.IntN(3)*20, r.IntN(2)*30
 	twins := rand.New(rand.NewPCG(p.Seed, 0x707574)) // apart: seeds that once failed keep their calls
+	loans := rand.New(rand.NewPCG(p.Seed, 0x6c6f616e))
+	lending := loans.IntN(2) * 40
 	for t := lease.Tick(0); t < p.Config.Span && len(p.Calls) < 1500; t += spread(r, gap) {
 		c := Call{At: t, Node: -1, Kind: kinds[r.IntN(len(kinds))], Keys: []string{key(r.IntN(p.Config.Keys))}}
 		if r.IntN(2) == 0 {
@@ -133,6 +135,11 @@ func (p *Plan) calls(r *rand.Rand, gap lease.Tick) {
 			another(r)
 		case c.Kind == Put && chance(twins, paired):
 			another(twins)
+		}
+		if c.Kind != Get && chance(loans, lending) {
+			c.Kind = Transact
+			another(loans)
+			another(loans)
 		}
 		if c.Kind != Get && c.Kind != Del && chance(r, expiring) {
 			c.TTL = ms * lease.Tick(100+r.IntN(5000))

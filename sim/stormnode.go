@@ -23,6 +23,7 @@ type stormNode struct {
 	handles map[lease.Gen]handle
 	entries map[string]clink.Keep
 	calls   map[clink.Op]Call
+	lends   map[clink.Op]*lend // to others, and to itself
 
 	paused   lease.Tick // stands still until then
 	busy     bool       // somebody holds the lock
@@ -44,7 +45,7 @@ func (n *stormNode) boot() {
 	n.name = fmt.Sprintf("n%d.%d", n.index, n.lives)
 	n.up, n.busy, n.waiting, n.paused, n.draining = true, false, nil, 0, false
 	n.clock = newClock(s.rng("clock "+n.name), s.plan.Config.Drift)
-	n.handles, n.entries, n.calls = map[lease.Gen]handle{}, map[string]clink.Keep{}, map[clink.Op]Call{}
+	n.handles, n.entries, n.calls, n.lends = map[lease.Gen]handle{}, map[string]clink.Keep{}, map[clink.Op]Call{}, map[clink.Op]*lend{}
 	n.lease = lease.NewNode(lease.NodeOptions{Node: n.name, Addr: n.name, Host: n.name, Drift: max(1, s.plan.Config.Drift)})
 	n.pod = clink.NewPod(clink.Options{
 		Life: uint64(n.index+1)<<32 | uint64(n.lives), Drift: max(1, s.plan.Config.Drift), Queue: s.plan.Config.Queue, Tags: s.plan.Config.Tags,
@@ -143,6 +144,8 @@ func (n *stormNode) beat() {
 		n.later(n.s.plan.Config.Beat, n.beat)
 	})
 }
+
+func sortedOps(m map[clink.Op]*lend) []clink.Op { return slices.Sorted(maps.Keys(m)) }
 
 func (n *stormNode) now() lease.Tick { return n.clock.read(n.s.now) }
 
@@ -270,6 +273,10 @@ func (n *stormNode) take(op clink.Op, c Call, value string) {
 		n.s.answered(n, clink.Reply{Op: op, Row: e.Row})
 		return
 	}
+	if c.Kind == Transact {
+		n.borrow(op, c, value)
+		return
+	}
 	n.locked(func() {
 		if _, ok := n.calls[op]; !ok {
 			n.carry(nil)
@@ -303,6 +310,8 @@ func (n *stormNode) perform(out clink.Output) {
 		n.s.answered(n, out)
 	case clink.Event:
 		n.s.sometimes(eventNames[out.Kind])
+	case clink.Lent:
+		n.lent(out)
 	case clink.Evaluate:
 		n.later(spread(n.s.rng("decide "+n.name), n.s.plan.Config.Delay), func() {
 			if c, ok := n.calls[out.Op]; ok {

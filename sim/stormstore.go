@@ -11,7 +11,8 @@ type asked struct {
 	n      *stormNode
 	life   int
 	out    clink.Output
-	closed bool // the node was told something already
+	closed bool               // the node was told something already
+	done   func(clink.Status) // set for a transaction: hears of its end instead of the node
 }
 
 // request sends a request; after the timeout the node is told that there was no
@@ -168,6 +169,10 @@ func (s *storm) sweep(m clink.Mut, st clink.Stamp) {
 
 // reply sends an answer back.
 func (s *storm) reply(a *asked, in clink.Input) {
+	if a.done != nil {
+		a.done(in.(clink.Stored).Status)
+		return
+	}
 	r := s.rng("answers to " + a.n.name)
 	if s.now < a.n.muted && chance(r, 50) {
 		s.sometimes("an answer of the store is lost")

@@ -20,7 +20,7 @@ const (
 )
 
 // Sabotages are all of them.
-var Sabotages = []Sabotage{
+var Sabotages = append(loans, []Sabotage{
 	{Name: "no guard on taking a slice", File: "linear/clink/guard.go", Pkg: explore, Run: "TestLinear",
 		Old: "pc.state, pc.call, pc.token, pc.single = guarding, p.call(pc), p.name(), nil\n",
 		New: "pc.state, pc.token, pc.single = guarded, p.name(), nil\n\tif len(out) >= 0 {\n\t\treturn out\n\t}\n"},
@@ -179,4 +179,4 @@ var Sabotages = []Sabotage{
 		Old: "	return pebble.Sync\n", New: "	return pebble.NoSync\n"},
 	{Name: "pebble draws versions it has not reserved", File: "store/pebble/pebble.go", Pkg: "./store/pebble", Run: "TestNothingAcknowledged|TestReopening",
 		Old: "AppendUint64(nil, uint64(next)), pebble.Sync)", New: "AppendUint64(nil, uint64(s.reserved)), pebble.Sync)"},
-}
+}...)

@@ -63,14 +63,15 @@ func files(t *testing.T) (out []file) {
 }
 
 // protocols are the machines, and the tests of every other package's kind.
-var protocols = []string{"linear/clink", "shard/lease"}
+var protocols = []string{"linear/clink", "linear/loan", "shard/lease"}
 
 // may says what a package of this module may import of it. A package that is not
 // listed may import anything: node, cmd, bench, examples and tests are wiring.
 var may = map[string][]string{
 	"linear/clink":        {"shard/lease"},
+	"linear/loan":         {},
 	"shard/lease":         {},
-	"linear":              {"linear/clink", "shard", "shard/lease", "store"},
+	"linear":              {"linear/clink", "linear/loan", "shard", "shard/lease", "store"},
 	"shard":               {"shard/lease"},
 	"store":               {},
 	"store/tablet":        {"store"},
@@ -86,7 +87,7 @@ var may = map[string][]string{
 	"link":                {},
 	"resp":                {},
 	"check":               {},
-	"sim":                 {"linear/clink", "shard/lease", "check"},
+	"sim":                 {"linear/clink", "linear/loan", "shard/lease", "check"},
 	"sim/explore":         {"linear/clink", "shard/lease", "sim", "check"},
 }
 

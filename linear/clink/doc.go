@@ -52,6 +52,10 @@
 //	R18 A write with a life, fenced and found absent when that life may be over,
 //	    is Unknown: it may have been and gone.
 //
+//	R20 A loan is a write by a transaction of its caller's. What it leaves is not
+//	    known: it takes its turn alone, no entry is kept after it, only its id
+//	    proves it, and it is not sent again.
+//
 // Inheritance:
 //
 //	R19 What the owner of the period just before offers of its memory is kept

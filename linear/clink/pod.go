@@ -63,6 +63,7 @@ type op struct {
 	keys  []string // of a write or update
 	muts  []Mut    // of a write; as keys
 	blind bool     // a write: it need not know what was there
+	lent  ID       // the caller writes in a transaction of its own, under this id
 	batch *batch   // once it left the queue
 }
 
@@ -120,6 +121,12 @@ func (p *Pod) Step(now lease.Tick, in Input, out []Output) []Output {
 		return p.queued(now, o, out)
 	case Update:
 		return p.queued(now, &op{id: in.Op, keys: in.Keys}, out)
+	case Lend:
+		o := &op{id: in.Op, keys: in.Keys, lent: in.ID}
+		for _, k := range in.Keys {
+			o.muts = append(o.muts, Mut{Key: k})
+		}
+		return p.queued(now, o, out)
 	case Evaluated:
 		return p.evaluated(now, in, out)
 	case Stored:

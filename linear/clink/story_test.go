@@ -130,6 +130,10 @@ func (s *story) input(t *testing.T, d *datadriven.TestData) Input {
 		return Write{Op: op, Muts: []Mut{{Key: arg(t, d, "key"), Delete: true}}}
 	case "update":
 		return Update{Op: op, Keys: list(t, d, "keys")}
+	case "lend":
+		id := ID{15: byte(200 + op)}
+		s.name("t", id)
+		return Lend{Op: op, ID: id, Keys: list(t, d, "keys")}
 	case "evaluated":
 		in := Evaluated{Op: op}
 		for i, v := range list(t, d, "values") {
@@ -206,6 +210,13 @@ func (s *story) perform(out Output) string {
 		}
 		s.ask("stored", out.Muts[0].Key, out.Call, len(out.Muts))
 		return fmt.Sprintf("%s as %v", text, s.name("w", out.ID))
+	case Lent:
+		text := fmt.Sprintf("lend to op %d:", out.Op)
+		for _, g := range out.Guards {
+			text += " under " + s.name("g", g)
+		}
+		s.ask("stored", fmt.Sprint("op", out.Op), out.Call, len(out.Guards))
+		return text
 	case Keep:
 		s.entries[out.Key] = out
 		text := fmt.Sprintf("keep %s = %s under lease %d", out.Key, rowText(out.Row), out.Gen)
@@ -237,7 +248,7 @@ var eventNames = [EventKinds]string{"a fill refused: no guard", "a fill refused:
 	"a conflict", "a write combined", "a read joined", "an entry inherited"}
 
 func replyText(r Reply) string {
-	what := [...]string{"done", "not the owner", "not sent", "rejected", "failed", "unknown", "busy"}[r.Outcome]
+	what := [...]string{"done", "not the owner", "not sent", "rejected", "failed", "unknown", "busy", "lapsed"}[r.Outcome]
 	text := fmt.Sprintf("reply to op %d: %s", r.Op, what)
 	switch {
 	case r.Outcome != Done:

@@ -71,6 +71,7 @@ const (
 	Failed                  // a read got no answer
 	Unknown                 // it may have happened, or may still, at most once
 	Busy                    // it did not and will not: too much is queued
+	Lapsed                  // it did not and will not, under these guards: ask for others
 )
 
 // Input is something that has happened.
@@ -134,6 +135,15 @@ type Update struct {
 	Keys []string
 }
 
+// Lend: a caller wants to write Keys in a transaction of its own, which marks their
+// rows with ID, whatever else it does. Keys are sorted and differ; nobody else ever
+// uses ID.
+type Lend struct {
+	Op   Op
+	ID   ID
+	Keys []string
+}
+
 // Evaluated answers Evaluate with the decision; no Muts means that nothing is
 // to be written. Every Mut is to one of the keys, none to the same twice.
 type Evaluated struct {
@@ -141,7 +151,7 @@ type Evaluated struct {
 	Muts []Mut
 }
 
-// Stored answers Store. Stamps are as the Muts were.
+// Stored answers Store, with Stamps as the Muts were, or Lent, with any.
 type Stored struct {
 	Call   Call
 	Status Status
@@ -168,6 +178,7 @@ func (Read) input()      {}
 func (Loaded) input()    {}
 func (Write) input()     {}
 func (Update) input()    {}
+func (Lend) input()      {}
 func (Evaluated) input() {}
 func (Stored) input()    {}
 func (Offered) input()   {}
@@ -210,6 +221,14 @@ type Store struct {
 	Call Call
 	ID   ID
 	Muts []Mut
+}
+
+// Lent lets the caller of a Lend write its keys, each only under its guard. It is
+// answered when the caller's transaction has ended, or at a deadline with Lost.
+type Lent struct {
+	Call   Call
+	Op     Op
+	Guards []Token // as the Lend's Keys
 }
 
 // Keep puts an entry in place of what is there. It may be served while its
@@ -273,6 +292,7 @@ func (SetGuard) output()   {}
 func (Load) output()       {}
 func (Evaluate) output()   {}
 func (Store) output()      {}
+func (Lent) output()       {}
 func (Keep) output()       {}
 func (Drop) output()       {}
 func (Retag) output()      {}

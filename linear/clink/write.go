@@ -6,8 +6,8 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// batch is what is at the head of its keys' queues: one update, one blind write
-// to several keys, or blind writes to one key that are sent as one.
+// batch is what is at the head of its keys' queues: one update, one loan, one blind
+// write to several keys, or blind writes to one key that are sent as one.
 type batch struct {
 	id    ID
 	state batchState
@@ -16,6 +16,7 @@ type batch struct {
 	gens  []lease.Gen // the lease of each key, from the first attempt on
 	muts  []Mut
 	blind bool
+	lent  bool // R20
 
 	call   Call
 	sentAt lease.Tick // the latest attempt
@@ -132,6 +133,9 @@ func (p *Pod) depart(now lease.Tick, o *op, out []Output) []Output {
 		}
 		b.muts = slices.Clone(b.ops[len(b.ops)-1].muts)
 	}
+	if b.lent = o.lent != (ID{}); b.lent {
+		b.id, b.muts = o.lent, slices.Clone(o.muts)
+	}
 	for _, name := range b.keys {
 		k := p.keys[name]
 		k.flight = b
@@ -141,7 +145,7 @@ func (p *Pod) depart(now lease.Tick, o *op, out []Output) []Output {
 	for _, o := range b.ops {
 		o.batch = b
 	}
-	if b.blind {
+	if b.blind || b.lent {
 		return p.send(now, b, out)
 	}
 	return p.gather(now, b, out)
@@ -153,12 +157,13 @@ func (p *Pod) send(now lease.Tick, b *batch, out []Output) []Output {
 	if !p.holdsAll(now, b) {
 		return p.disown(now, b, out)
 	}
+	var guards []Token
 	for i := range b.muts {
 		pc, token := p.guard(now, b.muts[i].Key)
 		if pc == nil {
 			return out
 		}
-		b.muts[i].Guard = token
+		b.muts[i].Guard, guards = token, append(guards, token)
 	}
 	for _, m := range b.muts { // R8
 		out = append(out, Drop{m.Key})
@@ -172,6 +177,9 @@ func (p *Pod) send(now lease.Tick, b *batch, out []Output) []Output {
 		b.first = now
 	}
 	b.state, b.call = sent, p.call(b)
+	if b.lent {
+		return append(out, Lent{b.call, b.ops[0].id, guards})
+	}
 	return append(out, Store{b.call, b.id, slices.Clone(b.muts)})
 }
 
@@ -204,7 +212,10 @@ func (p *Pod) stored(now lease.Tick, in Stored, out []Output) []Output {
 func (p *Pod) committed(now lease.Tick, b *batch, stamps []Stamp, out []Output) []Output {
 	for i, m := range b.muts {
 		gen := b.gens[b.at(m.Key)]
-		if !p.holds(now, gen) { // R7
+		switch {
+		case !p.holds(now, gen): // R7
+			continue
+		case b.lent: // R20: only the store knows what stands there
 			continue
 		}
 		row := Row{Exists: !m.Delete, Version: stamps[i].Version, Writer: b.id, TTL: stamps[i].TTL, Guard: m.Guard}
@@ -232,6 +243,8 @@ func (p *Pod) again(now lease.Tick, b *batch, out []Output) []Output {
 	switch {
 	case len(b.ops) == 0: // R16
 		return p.finish(now, b, Reply{}, out)
+	case b.lent: // R20: the caller's transaction knows only the guards it was given
+		return p.finish(now, b, Reply{Outcome: Lapsed}, out)
 	case !p.holdsAll(now, b): // R15
 		return p.disown(now, b, out)
 	case b.blind:
