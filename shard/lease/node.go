@@ -221,7 +221,11 @@ func (n *Node) raise(l Lease) {
 		next = append(next, floor{in, max(f.Gen, l.Gen)})
 		var left []Range
 		for _, r := range rest {
-			left = append(left, minus(r, in)...)
+			if cut, ok := r.Intersect(in); ok {
+				left = append(left, minus(r, cut)...)
+			} else { // minus wants a part
+				left = append(left, r)
+			}
 		}
 		rest = left
 	}
@@ -261,7 +265,7 @@ func (n *Node) holdsIn(r Range) bool {
 	return false
 }
 
-// minus is r without its part s.
+// minus is r without s, which is a part of it.
 func minus(r, s Range) (out []Range) {
 	if r.Low < s.Low {
 		out = append(out, Range{r.Low, s.Low})
