@@ -20,7 +20,7 @@ const (
 
 	maxFunc     = 70
 	maxFile     = 500
-	maxProtocol = 1400 // lines of code, without comments
+	maxProtocol = 1420 // lines of code, without comments
 )
 
 // file is one Go file of the repository.

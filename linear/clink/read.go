@@ -55,8 +55,11 @@ func (p *Pod) load(now lease.Tick, l *load, out []Output) []Output {
 	l.overlap = k.flight != nil && k.flight != l.batch && k.flight.exposed()
 	k.loads = append(k.loads, l)
 	c := p.call(l)
-	return append(out, Load{c, l.key, l.try})
+	return append(out, Load{c, l.key, l.try, l.bare()})
 }
+
+// bare reports whether the row itself is not wanted (R20).
+func (l *load) bare() bool { return l.batch != nil && l.batch.lent }
 
 // loaded takes the answer to a read.
 func (p *Pod) loaded(now lease.Tick, in Loaded, out []Output) []Output {
@@ -69,8 +72,10 @@ func (p *Pod) loaded(now lease.Tick, in Loaded, out []Output) []Output {
 	k.loads = slices.DeleteFunc(k.loads, func(m *load) bool { return m == l })
 	until := p.expiry(l.sent, in.Row.TTL)
 	fill := false
-	if in.Status == OK {
+	if in.Status == OK && !l.bare() {
 		fill, out = p.fill(now, l, in.Row, until, out)
+	}
+	if in.Status == OK {
 		out = p.tagged(now, l, in.Row.Guard, out)
 	}
 	if l.batch != nil {

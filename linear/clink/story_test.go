@@ -196,6 +196,9 @@ func (s *story) perform(out Output) string {
 		return fmt.Sprintf("guard %v with %v", out.Range, s.name("g", out.Token))
 	case Load:
 		s.ask("loaded", out.Key, out.Call, 0)
+		if out.Bare {
+			return "look who wrote " + out.Key
+		}
 		return "load " + out.Key
 	case Evaluate:
 		text := fmt.Sprintf("let op %d decide from", out.Op)

@@ -203,11 +203,13 @@ type SetGuard struct {
 	Try   int
 }
 
-// Load asks the store for a row. It may be sent again while it has no answer.
+// Load asks the store for a row. It may be sent again while it has no answer. Of a
+// Bare one nothing is wanted but who wrote it: it may say Exists and leave Value out.
 type Load struct {
 	Call Call
 	Key  string
 	Try  int
+	Bare bool
 }
 
 // Evaluate asks the caller of an Update for its decision.
