@@ -82,6 +82,9 @@ type Options[V any] struct {
 	// under any lock. Default: nothing is handed over, and the new owner begins with
 	// an empty memory.
 	Offer func(ctx context.Context, next string, after lease.Gen, batch []Offer)
+	// Peers are the other nodes of a cluster, which a View reads from and borrows of. It
+	// takes the place of Join and Offer. Default: there are none.
+	Peers Peers
 	// Recorder is told what happens. Default: nothing is recorded.
 	Recorder Recorder
 	// Logger hears of what an operator should know. Default: discard.
@@ -96,6 +99,11 @@ func (o *Options[V]) check() error {
 		return errors.New("linear: Options.Codec is nil; use linear.Bytes, linear.String or linear.JSON")
 	case o.Timeout < 0:
 		return fmt.Errorf("linear: Options.Timeout is %v; it must not be negative", o.Timeout)
+	}
+	if o.Peers == nil {
+		o.Peers = alone{}
+	} else if o.Join != nil || o.Offer != nil {
+		return errors.New("linear: Options.Peers takes the place of Join and Offer; leave them out")
 	}
 	if o.MaxBytes == 0 {
 		o.MaxBytes = 256 << 20
@@ -129,6 +137,7 @@ type Cache[V any] struct {
 	rights   map[lease.Gen]*right   // of leases, without expiry
 	offering map[chan struct{}]bool // hand-overs under way
 	waiting  map[clink.Op]*waiter[V]
+	loans    map[clink.ID]*lending[V]
 	ops      uint64
 	closed   bool
 	broken   bool // an invariant failed: read through, and keep nothing
@@ -169,7 +178,7 @@ func New[V any](opt Options[V]) (*Cache[V], error) {
 	if err := opt.check(); err != nil {
 		return nil, err
 	}
-	c := &Cache[V]{opt: opt, rights: map[lease.Gen]*right{}, offering: map[chan struct{}]bool{}, waiting: map[clink.Op]*waiter[V]{}}
+	c := &Cache[V]{opt: opt, rights: map[lease.Gen]*right{}, offering: map[chan struct{}]bool{}, waiting: map[clink.Op]*waiter[V]{}, loans: map[clink.ID]*lending[V]{}}
 	weigh := func(key string, e entry[V]) uint32 {
 		w := len(key) + opt.Codec.Size(e.value) + int(unsafe.Sizeof(e)) + mapBytes
 		if e.right.until != 0 {
@@ -184,9 +193,14 @@ func New[V any](opt Options[V]) (*Cache[V], error) {
 	}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.pod = clink.NewPod(clink.Options{Life: rand.Uint64(), Drift: opt.Drift, Queue: opt.Queue, Tags: true, Entry: c.entry})
-	if opt.Join != nil {
+	_, single := opt.Peers.(alone)
+	switch {
+	case !single:
+		c.opt.Offer = c.offerPeers
+		opt.Peers.Join(c)
+	case opt.Join != nil:
 		opt.Join(c)
-	} else {
+	default:
 		c.Acquired(shard.NewHandle(lease.Lease{Gen: 1}, opt.Clock, 1<<63-1), 0)
 	}
 	return c, nil

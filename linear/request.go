@@ -86,7 +86,13 @@ func (c *Cache[V]) load(r clink.Load) (clink.Input, error) {
 	c.backoff(r.Try)
 	ctx, cancel := context.WithTimeout(c.ctx, c.opt.Timeout)
 	defer cancel()
-	row, err := c.opt.Store.Load(ctx, r.Key)
+	load := c.opt.Store.Load
+	if l, ok := c.opt.Store.(interface {
+		Look(ctx context.Context, key string) (store.Row, error)
+	}); ok && r.Bare {
+		load = l.Look
+	}
+	row, err := load(ctx, r.Key)
 	if err != nil {
 		return clink.Loaded{Call: r.Call, Status: clink.Lost}, err
 	}

@@ -18,6 +18,9 @@ import (
 type waiter[V any] struct {
 	reply  chan answer[V] // holds one
 	decide func(op clink.Op, rows []clink.Row)
+
+	loan *lending[V]        // of a Lend
+	lent chan []clink.Token // holds one
 }
 
 // answer is a Reply in the caller's terms.
@@ -25,6 +28,8 @@ type answer[V any] struct {
 	entry  Entry[V]
 	stamps []clink.Stamp
 	err    error
+
+	outcome clink.Outcome
 }
 
 // request is something the machine wants of the store or of a caller, carried
@@ -72,6 +77,9 @@ func (c *Cache[V]) unable() error {
 // miss reads through the machine.
 func (c *Cache[V]) miss(ctx context.Context, key string) (Entry[V], error) {
 	c.opt.Recorder.Miss(c.why(key))
+	if e, ok := c.fetch(ctx, key); ok {
+		return e, nil
+	}
 	c.sampler.write(key)
 	a, err := c.do(ctx, func(op clink.Op, _ *waiter[V]) clink.Input { return clink.Read{Op: op, Key: key} })
 	if errors.Is(err, errAside) {
@@ -116,6 +124,8 @@ func (c *Cache[V]) step(in clink.Input, err error) (asked []request) {
 			c.entries.Invalidate(out.Key)
 		case clink.Reply:
 			c.answer(out, err)
+		case clink.Lent:
+			c.lent(out)
 		case clink.Event:
 			c.opt.Recorder.Event(out.Kind)
 		default:
@@ -171,7 +181,7 @@ func (c *Cache[V]) answer(r clink.Reply, cause error) {
 		return
 	}
 	delete(c.waiting, r.Op)
-	a := answer[V]{stamps: r.Stamps}
+	a := answer[V]{stamps: r.Stamps, outcome: r.Outcome}
 	switch r.Outcome {
 	case clink.Done:
 		a.entry, a.err = c.decode(r.Row)

@@ -23,4 +23,12 @@ var loans = []Sabotage{
 		Old: "	if in.Outcome != Unknown || len(b.open) == 0 {", New: "	if true {"},
 	{Name: "a transaction without answer counts as failed", File: "linear/loan/loan.go", Pkg: storms, Run: "TestStorms",
 		Old: "	b.state = finding\n", New: "	if b.state = finding; status == Lost {\n		return b.end(Again, Refused, out)\n	}\n"},
+	{Name: "strict mode content with any mark", File: "store/postgres/strict.sql", Pkg: "./store/postgres", Run: "TestTablesPgx",
+		Old: " WHERE key = k AND xmin = pg_current_xact_id()::xid)", New: " WHERE key = k)"},
+	{Name: "a transaction that ended itself is marked", File: "store/postgres/strict.sql", Pkg: "./store/postgres", Run: "TestTablesPgx|TestTablesElsewhere",
+		Old: "    IF current_setting('freshet.attempt', true) IS DISTINCT FROM attempt THEN", New: "    IF false THEN"},
+	{Name: "a value built from two snapshots", File: "store/postgres/tables.go", Pkg: "./store/postgres", Run: "TestSnapshots",
+		Old: "pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}", New: "pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly}"},
+	{Name: "an update commits whatever its guards say", File: "store/postgres/tables.go", Pkg: "./store/postgres", Run: "TestFenceOverTransactions",
+		Old: "	case status != 0:\n", New: "	case status > 9:\n"},
 }

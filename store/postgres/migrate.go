@@ -18,10 +18,16 @@ import (
 )
 
 // schemaFormat is the format that this freshet makes and reads.
-const schemaFormat = 1
+const schemaFormat = 2
 
 //go:embed schema.sql
 var schemaSQL string
+
+//go:embed strict.sql
+var strictSQL string
+
+// upgrades lead from each format to the next.
+var upgrades = map[int]string{1: strictSQL}
 
 // Migration says what Migrate is to do besides.
 type Migration struct {
@@ -75,6 +81,11 @@ func (m Migration) run(ctx context.Context, tx pgx.Tx, schema string) error {
 	}
 	if format > schemaFormat {
 		return ErrNewer
+	}
+	for ; format < schemaFormat; format++ {
+		if _, err := tx.Exec(ctx, strings.ReplaceAll(upgrades[format], "{{schema}}", schema)); err != nil {
+			return err
+		}
 	}
 	if m.Adopt {
 		if _, err := tx.Exec(ctx, "UPDATE "+schema+".meta SET cluster = NULL"); err != nil {

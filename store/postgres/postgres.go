@@ -86,7 +86,7 @@ type Store struct {
 	done   chan struct{}
 }
 
-type statements struct{ load, put, commit, guard, bury, scan, count, splits, sweepExpired, sweepGone string }
+type statements struct{ load, look, touch, put, commit, guard, bury, scan, count, splits, sweepExpired, sweepGone string }
 
 func (o *Options) defaults() {
 	if o.MaxKey <= 0 || o.MaxKey > MaxKey {
@@ -118,8 +118,8 @@ func parse(url string) (*pgxpool.Config, string, error) {
 	}
 	p := cfg.ConnConfig.RuntimeParams
 	schema := p["schema"]
-	if strings.ContainsAny(schema, "'\\\x00") {
-		return nil, "", fmt.Errorf("postgres: schema=%q: a quote or backslash cannot be in its name", schema)
+	if strings.ContainsAny(schema, "'\\%\x00") {
+		return nil, "", fmt.Errorf("postgres: schema=%q: a quote, backslash or percent sign cannot be in its name", schema)
 	}
 	if delete(p, "schema"); schema == "" {
 		schema = "freshet"
@@ -247,6 +247,9 @@ func prepare(schema string) statements {
 		// later than the snapshot must not be judged by a later time.
 		load: fill(`SELECT r.value, r.version, r.writer, r.written, r.expires, statement_timestamp(), ({{any}}), m.floor
 			FROM {{schema}}.meta m LEFT JOIN {{schema}}.rows r ON r.key = $1`),
+		look: fill(`SELECT r.version, r.writer::text, ({{any}})::text, m.floor
+			FROM {{schema}}.meta m LEFT JOIN {{schema}}.rows r ON r.key = $1`),
+		touch: fill(`SELECT {{schema}}.touch($1::text::bytea[], $2::text::uuid[], $3::text::uuid, $4::text)`),
 		put: fill(`WITH g AS MATERIALIZED ({{own}} FOR SHARE), w AS (
 			INSERT INTO {{schema}}.rows AS r (key, value, version, writer, written, expires)
 			SELECT $1, $2, nextval('{{schema}}.version'), $3, clock_timestamp(), clock_timestamp() + $5::bigint * interval '1 microsecond'

@@ -1,4 +1,4 @@
--- The schema of freshet's rows and guards, format 1. {{schema}} is its name,
+-- The schema of freshet's rows and guards, format 1, from which the files beside it go on. {{schema}} is its name,
 -- {{first}} where versions begin, {{partition}} says how rows are partitioned.
 CREATE SCHEMA IF NOT EXISTS {{schema}};
 

@@ -164,19 +164,28 @@ func (s *Store) unreached(err error) error {
 	return fmt.Errorf("%w: no connection: %w", store.ErrUnavailable, err)
 }
 
+// state is the code of an error of PostgreSQL, whichever driver brings it; empty if
+// it is none.
+func state(err error) string {
+	var coded interface{ SQLState() string }
+	if errors.As(err, &coded) {
+		return coded.SQLState()
+	}
+	return ""
+}
+
 // failed sorts the errors of PostgreSQL. What the server has answered with an error
 // it has not done, unless it was shutting down just then; silence tells nothing.
 func (s *Store) failed(what string, err error) error {
 	err = fmt.Errorf("postgres: %s: %w", what, err)
-	var pg *pgconn.PgError
 	var connect *pgconn.ConnectError
-	switch {
-	case errors.As(err, &connect):
+	if errors.As(err, &connect) {
 		return fmt.Errorf("%w (%w)", store.ErrUnavailable, err)
-	case !errors.As(err, &pg):
-		return err
 	}
-	switch pg.Code {
+	code := state(err)
+	switch code {
+	case "":
+		return err
 	case "FR003", "23505": // our own; a key that was absent has come
 		return fmt.Errorf("%w (%w)", store.ErrConflict, err)
 	case "54000":
@@ -186,7 +195,7 @@ func (s *Store) failed(what string, err error) error {
 	case "57014", "55P03", "40P01", "40001", "53300": // a time limit, locks, a deadlock, no connection left
 		return fmt.Errorf("%w (%w)", store.ErrUnavailable, err)
 	}
-	switch pg.Code[:2] {
+	switch code[:2] {
 	case "53": // disk, memory
 		return fmt.Errorf("%w (%w)", store.ErrFull, err)
 	case "FR", "0A", "21", "22", "23", "25", "26", "28", "2B", "3D", "3F", "42", "44", "P0": // what was asked for was wrong, or not allowed

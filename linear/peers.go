@@ -1,0 +1,280 @@
+package linear
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/freshet-cache/freshet/linear/clink"
+	"github.com/freshet-cache/freshet/linear/loan"
+	"github.com/freshet-cache/freshet/shard"
+	"github.com/freshet-cache/freshet/shard/lease"
+)
+
+// Peers are the nodes of a cluster, of which this process is one, as a View sees them.
+// A node.Space is one.
+type Peers interface {
+	// Join is called once, with what takes the slices this node may own and answers the
+	// requests of the others.
+	Join(m Member)
+	// Owner is the name of the node that owns key, by which all nodes call it, as far as
+	// is known; empty if nobody does. Self is this node's.
+	Owner(key string) string
+	Self() string
+	// Call sends a request to the same space at the node called owner, whose Member answers it.
+	// ErrUnreached means that it was not sent.
+	Call(ctx context.Context, owner string, request []byte) ([]byte, error)
+}
+
+// Member is this node's part of a space.
+type Member interface {
+	shard.Watcher
+	// Serve answers a request of another node.
+	Serve(ctx context.Context, request []byte) []byte
+	// Loads reports what was asked since the last call.
+	Loads() []lease.Load
+}
+
+// alone are the peers of a node without any.
+type alone struct{}
+
+func (alone) Join(Member)         {}
+func (alone) Owner(string) string { return "" }
+func (alone) Self() string        { return "" }
+func (alone) Call(context.Context, string, []byte) ([]byte, error) {
+	return nil, ErrUnreached
+}
+
+// What nodes say to each other about a space. Each request begins with its kind.
+const (
+	askRead   byte = 'r' // a key: what is its value?
+	askLend   byte = 'l' // an id and keys: lend them
+	askSettle byte = 's' // an id and a loan.Status: so it ended
+	askOffer  byte = 'o' // entries of a slice that moves here
+
+	sayYes      byte = 'y' // what was asked for follows
+	sayNotOwner byte = 'n'
+	sayBusy     byte = 'b'
+	sayError    byte = 'e' // a text follows
+)
+
+var errRequest = errors.New("linear: a request of another node cannot be read; run one version of freshet on all nodes")
+
+// Serve implements Member.
+func (c *Cache[V]) Serve(ctx context.Context, request []byte) []byte {
+	f := fields{b: request}
+	switch f.byte() {
+	case askRead:
+		if key := string(f.bytes()); f.whole() {
+			return c.serveRead(ctx, key)
+		}
+	case askLend:
+		id, keys := f.id(), f.strings()
+		if f.whole() && len(keys) > 0 && id != (clink.ID{}) {
+			ctx, cancel := context.WithTimeout(ctx, c.opt.Timeout) // the borrower waits no longer
+			defer cancel()
+			guards, err := c.lend(ctx, id, keys)
+			if err != nil {
+				return refusal(err)
+			}
+			out := []byte{sayYes}
+			for _, g := range guards {
+				out = append(out, g[:]...)
+			}
+			return out
+		}
+	case askSettle:
+		id, status := f.id(), f.byte()
+		if f.whole() && status <= byte(loan.Lost) {
+			return []byte{sayYes, byte(c.settle(ctx, id, loan.Status(status)))}
+		}
+	case askOffer:
+		if after, batch, ok := f.offers(); ok {
+			c.Offered(after, batch)
+			return []byte{sayYes}
+		}
+	}
+	return refusal(errRequest)
+}
+
+// serveRead answers only for what this node owns: nobody else has it in memory.
+func (c *Cache[V]) serveRead(ctx context.Context, key string) []byte {
+	if _, hit := c.Peek(key); !hit && !c.Owns(key) {
+		return []byte{sayNotOwner}
+	}
+	e, err := c.GetEntry(ctx, key)
+	if err != nil {
+		return refusal(err)
+	}
+	flag, value := byte(0), []byte(nil)
+	if e.Exists {
+		if value, err = c.opt.Codec.Append(nil, e.Value); err != nil {
+			return refusal(err)
+		}
+		flag = 1
+	}
+	return append(binary.AppendUvarint([]byte{sayYes, flag}, e.Version), value...)
+}
+
+func refusal(err error) []byte {
+	switch {
+	case errors.Is(err, ErrNotOwner):
+		return []byte{sayNotOwner}
+	case errors.Is(err, ErrBusy):
+		return []byte{sayBusy}
+	}
+	return append([]byte{sayError}, err.Error()...)
+}
+
+// call asks a peer; the answer is what follows sayYes.
+func (c *Cache[V]) call(ctx context.Context, owner string, request []byte) ([]byte, error) {
+	b, err := c.opt.Peers.Call(ctx, owner, request)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(b) == 0:
+		return nil, errRequest
+	case b[0] == sayYes:
+		return b[1:], nil
+	case b[0] == sayNotOwner:
+		return nil, ErrNotOwner
+	case b[0] == sayBusy:
+		return nil, ErrBusy
+	}
+	return nil, fmt.Errorf("linear: the node at %s: %s", owner, b[1:])
+}
+
+// fetch reads a key where it is owned, if that is elsewhere and is answered.
+func (c *Cache[V]) fetch(ctx context.Context, key string) (e Entry[V], ok bool) {
+	owner := c.opt.Peers.Owner(key)
+	if owner == "" || owner == c.opt.Peers.Self() {
+		return e, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.opt.Timeout)
+	defer cancel()
+	b, err := c.call(ctx, owner, appendBytes([]byte{askRead}, key))
+	if err != nil {
+		return e, false
+	}
+	f := fields{b: b}
+	flag := f.byte()
+	row := clink.Row{Exists: flag == 1, Version: f.num(), Value: f.b}
+	if f.bad || flag > 1 {
+		return e, false
+	}
+	e, err = c.decode(row)
+	return e, err == nil
+}
+
+func (c *Cache[V]) askToLend(ctx context.Context, owner string, id clink.ID, keys []string) ([]clink.Token, error) {
+	req := append([]byte{askLend}, id[:]...)
+	req = binary.AppendUvarint(req, uint64(len(keys)))
+	for _, k := range keys {
+		req = appendBytes(req, k)
+	}
+	b, err := c.call(ctx, owner, req)
+	if err != nil {
+		return nil, err
+	}
+	if len(b) != len(keys)*len(clink.Token{}) {
+		return nil, errRequest
+	}
+	guards := make([]clink.Token, len(keys))
+	for i := range guards {
+		b = b[copy(guards[i][:], b):]
+	}
+	return guards, nil
+}
+
+func (c *Cache[V]) askToSettle(ctx context.Context, owner string, id clink.ID, status loan.Status) loan.Outcome {
+	b, err := c.call(ctx, owner, append(append([]byte{askSettle}, id[:]...), byte(status)))
+	if err != nil || len(b) != 1 || b[0] > byte(loan.Unknown) {
+		return loan.Unknown
+	}
+	return loan.Outcome(b[0])
+}
+
+// offerPeers carries entries to the next owner of their slice.
+func (c *Cache[V]) offerPeers(ctx context.Context, next string, after lease.Gen, batch []Offer) {
+	req := binary.AppendUvarint([]byte{askOffer}, uint64(after))
+	req = binary.AppendUvarint(req, uint64(len(batch)))
+	for _, o := range batch {
+		flag := byte(0)
+		if o.Exists {
+			flag = 1
+		}
+		req = binary.AppendUvarint(append(req, flag), o.Version)
+		req = appendBytes(appendBytes(req, o.Key), string(o.Value))
+	}
+	if _, err := c.call(ctx, next, req); err != nil {
+		c.opt.Logger.Debug("entries were not handed over", "to", next, "entries", len(batch), "err", err)
+	}
+}
+
+func appendBytes(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// fields reads a request; bad stays set once something was malformed.
+type fields struct {
+	b   []byte
+	bad bool
+}
+
+func (f *fields) whole() bool { return !f.bad && len(f.b) == 0 }
+
+func (f *fields) take(n uint64) []byte {
+	if n > uint64(len(f.b)) {
+		f.bad, f.b = true, nil
+		return nil
+	}
+	v := f.b[:n:n]
+	f.b = f.b[n:]
+	return v
+}
+
+func (f *fields) byte() byte {
+	if b := f.take(1); b != nil {
+		return b[0]
+	}
+	return 0xff
+}
+
+func (f *fields) num() uint64 {
+	n, w := binary.Uvarint(f.b)
+	if w <= 0 {
+		f.bad, f.b = true, nil
+		return 0
+	}
+	f.b = f.b[w:]
+	return n
+}
+
+func (f *fields) bytes() []byte { return f.take(f.num()) }
+
+func (f *fields) id() (id clink.ID) {
+	copy(id[:], f.take(uint64(len(id))))
+	return id
+}
+
+// strings are sorted, and differ.
+func (f *fields) strings() (out []string) {
+	for range min(f.num(), uint64(len(f.b))) {
+		s := string(f.bytes())
+		f.bad = f.bad || len(out) > 0 && s <= out[len(out)-1]
+		out = append(out, s)
+	}
+	return out
+}
+
+func (f *fields) offers() (after lease.Gen, batch []Offer, ok bool) {
+	after = lease.Gen(f.num())
+	for range min(f.num(), uint64(len(f.b))) {
+		flag := f.byte()
+		o := Offer{Exists: flag == 1, Version: f.num(), Key: string(f.bytes()), Value: f.bytes()}
+		f.bad = f.bad || flag > 1
+		batch = append(batch, o)
+	}
+	return after, batch, f.whole()
+}

@@ -1,0 +1,273 @@
+package linear
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/freshet-cache/freshet/linear/clink"
+	"github.com/freshet-cache/freshet/linear/loan"
+	"github.com/freshet-cache/freshet/store"
+)
+
+// Tables is what a View needs of a database with the user's own tables; T is the type
+// of its transactions. Package store/postgres has two.
+type Tables[T any] interface {
+	// Snapshot calls read, if it is not nil, in one read-only snapshot, and returns what
+	// is known of key besides, as of the same snapshot: its version, its writer and the
+	// guard that stands over it.
+	Snapshot(ctx context.Context, key string, read func(ctx context.Context, tx T) error) (store.Row, error)
+	// Transact calls write in a transaction, marks keys as written by id in it, and
+	// commits it only if the guard of each key stands then. Its errors are those of
+	// Store.Commit.
+	Transact(ctx context.Context, id store.ID, keys []string, guards []store.Token, write func(ctx context.Context, tx T) error) error
+	SetGuard(ctx context.Context, low, high string, token store.Token) error
+	Splits(ctx context.Context, low, high string) ([]string, error)
+}
+
+// View caches values that queries build from the user's own tables: a read returns
+// what its queries would return now, and most reads ask none of them. All methods are
+// safe for concurrent use.
+//
+// Every row belongs to one key, the unit that is cached, and is changed only through
+// Update, which names the keys of all rows it changes. What the queries of a key read
+// must belong to that key; a value that also shows rows of others would not be dropped
+// when those change.
+type View[V, T any] struct {
+	cache  *Cache[V]
+	tables Tables[T]
+}
+
+// NewView returns a view of tables. load builds the value of a key, with any queries,
+// in one snapshot, so that the value is never torn; false says that there is none. It
+// is called when a value is not in memory. opt.Store must be nil.
+func NewView[V, T any](tables Tables[T], load func(ctx context.Context, tx T, key string) (V, bool, error), opt Options[V]) (*View[V, T], error) {
+	if tables == nil || load == nil || opt.Store != nil {
+		return nil, errors.New("linear: a view needs tables and a load function, and no Options.Store")
+	}
+	opt.Store = &built[V, T]{tables, load, opt.Codec}
+	c, err := New(opt)
+	if err != nil {
+		return nil, err
+	}
+	return &View[V, T]{c, tables}, nil
+}
+
+// Get returns the value of key, and whether there is one. See Cache.Get.
+func (v *View[V, T]) Get(ctx context.Context, key string) (V, bool, error) {
+	return v.cache.Get(ctx, key)
+}
+
+// GetEntry is Get with all that is known. Version is that of the last Update of key.
+func (v *View[V, T]) GetEntry(ctx context.Context, key string) (Entry[V], error) {
+	return v.cache.GetEntry(ctx, key)
+}
+
+// Peek returns the entry of key if it can be served from memory now.
+func (v *View[V, T]) Peek(key string) (Entry[V], bool) { return v.cache.Peek(key) }
+
+// Len is about how many values are kept.
+func (v *View[V, T]) Len() int { return v.cache.Len() }
+
+// Bytes is about the memory the values take.
+func (v *View[V, T]) Bytes() int64 { return v.cache.Bytes() }
+
+// Close waits until nothing is under way, or ctx ends. See Cache.Close.
+func (v *View[V, T]) Close(ctx context.Context) error { return v.cache.Close(ctx) }
+
+// tries bounds how often an update begins anew: when keys change hands, or a guard was
+// lost.
+const tries = 10
+
+// Update calls write in a transaction and commits it. keys are the keys of all rows
+// that write changes; while it runs nobody else changes these rows through freshet,
+// wherever keys are owned, so what it reads of them is still so when it commits.
+//
+// write may be called several times, each in a transaction of its own, and must do
+// nothing but use tx. Options.Timeout bounds the transaction. A nil error means that it
+// was committed, once. ErrOutcomeUnknown means that it may have been; any other error
+// that it was not: what write returned, or what the database refused.
+func (v *View[V, T]) Update(ctx context.Context, keys []string, write func(ctx context.Context, tx T) error) error {
+	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
+	if len(keys) == 0 {
+		return errors.New("linear: an update names no key")
+	}
+	var err error
+	for try := range tries {
+		v.cache.backoff(try)
+		u := &update[V, T]{v: v, write: write, found: make(chan loan.Found, len(keys))}
+		_, _ = rand.Read(u.id[:]) // which never fails
+		switch outcome := u.run(ctx, keys); {
+		case outcome == loan.Done:
+			return nil
+		case outcome == loan.Unknown:
+			return fmt.Errorf("%w (%w)", ErrOutcomeUnknown, u.err)
+		case outcome == loan.Failed:
+			return u.err
+		case ctx.Err() != nil:
+			return fmt.Errorf("linear: nothing was written: %w", context.Cause(ctx))
+		case errors.Is(u.err, ErrClosed):
+			return u.err
+		}
+		err = u.err
+	}
+	return fmt.Errorf("linear: nothing was written, after %d attempts: %w", tries, err)
+}
+
+// update is one attempt: the runtime of a loan.Borrower.
+type update[V, T any] struct {
+	v     *View[V, T]
+	id    clink.ID
+	write func(ctx context.Context, tx T) error
+	keys  []string
+	found chan loan.Found // has room for every owner
+	err   error           // why the last step did not succeed
+}
+
+func (u *update[V, T]) run(ctx context.Context, keys []string) loan.Outcome {
+	u.keys = keys
+	owners, peers := map[string][]string{}, u.v.cache.opt.Peers
+	for _, k := range keys {
+		o := peers.Owner(k)
+		if o == "" { // we shall see that it is not us either
+			o = peers.Self()
+		}
+		owners[o] = append(owners[o], k)
+	}
+	b, outs := loan.New(owners)
+	for {
+		for len(outs) > 0 {
+			out := outs[0]
+			outs = outs[1:]
+			switch out := out.(type) {
+			case loan.Ask:
+				outs = b.Step(u.ask(ctx, out), outs)
+			case loan.Run:
+				outs = b.Step(loan.Ran{Status: u.transact(ctx, out.Guards)}, outs)
+			case loan.Settle:
+				u.settle(out)
+			case loan.Reply:
+				return out.Outcome
+			}
+		}
+		select { // the borrower waits only for what owners find out
+		case f := <-u.found:
+			outs = b.Step(f, nil)
+		case <-ctx.Done():
+			outs = b.Step(loan.GivenUp{}, nil)
+		}
+	}
+}
+
+// ask has one owner lend its keys.
+func (u *update[V, T]) ask(ctx context.Context, out loan.Ask) loan.Input {
+	c := u.v.cache
+	ctx, cancel := context.WithTimeout(ctx, c.opt.Timeout)
+	defer cancel()
+	var guards []clink.Token
+	self := out.Owner == c.opt.Peers.Self()
+	if self {
+		guards, u.err = c.lend(ctx, u.id, out.Keys)
+	} else {
+		guards, u.err = c.askToLend(ctx, out.Owner, u.id, out.Keys)
+	}
+	if u.err != nil {
+		return loan.Denied{Owner: out.Owner, Sure: self || sure(u.err)}
+	}
+	in := loan.Lent{Owner: out.Owner}
+	for _, g := range guards {
+		in.Guards = append(in.Guards, loan.Token(g))
+	}
+	return in
+}
+
+// settle tells an owner how the transaction ended, and nobody waits for that.
+func (u *update[V, T]) settle(out loan.Settle) {
+	c := u.v.cache
+	self := out.Owner == c.opt.Peers.Self()
+	if self && out.Status != loan.Lost {
+		c.settle(c.ctx, u.id, out.Status)
+		return
+	}
+	c.work.Go(func() {
+		ctx, cancel := context.WithTimeout(c.ctx, 4*c.opt.Timeout)
+		defer cancel()
+		f := loan.Found{Owner: out.Owner}
+		if self {
+			f.Outcome = c.settle(ctx, u.id, out.Status)
+		} else {
+			f.Outcome = c.askToSettle(ctx, out.Owner, u.id, out.Status)
+		}
+		u.found <- f
+	})
+}
+
+// transact runs the caller's function in a transaction.
+func (u *update[V, T]) transact(ctx context.Context, under map[string]loan.Token) loan.Status {
+	c := u.v.cache
+	guards := make([]store.Token, len(u.keys))
+	for i, k := range u.keys {
+		guards[i] = store.Token(under[k])
+	}
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, c.opt.Timeout)
+	defer cancel()
+	var failed error
+	u.err = u.v.tables.Transact(ctx, store.ID(u.id), u.keys, guards, func(ctx context.Context, tx T) (err error) {
+		defer func() {
+			if r := recover(); r != nil {
+				err = fmt.Errorf("linear: the update's function panicked, nothing was written: %v", r)
+			}
+			failed = err
+		}()
+		return u.write(ctx, tx)
+	})
+	c.opt.Recorder.StoreCall(CallCommit, time.Since(began), u.err)
+	switch {
+	case u.err == nil:
+		return loan.OK
+	case errors.Is(u.err, store.ErrGuardMismatch):
+		return loan.Mismatch
+	case failed != nil:
+		u.err = failed
+		return loan.Refused
+	case store.Definite(u.err):
+		return loan.Refused
+	}
+	return loan.Lost
+}
+
+// built is the store of a View's cache: values that the user's queries build.
+type built[V, T any] struct {
+	Tables[T]
+	load  func(ctx context.Context, tx T, key string) (V, bool, error)
+	codec Codec[V]
+}
+
+func (b *built[V, T]) Load(ctx context.Context, key string) (store.Row, error) {
+	var value []byte
+	exists := false
+	row, err := b.Snapshot(ctx, key, func(ctx context.Context, tx T) error {
+		v, ok, err := b.load(ctx, tx, key)
+		if err != nil || !ok {
+			return err
+		}
+		exists = true
+		value, err = b.codec.Append(nil, v)
+		return err
+	})
+	row.Exists, row.Value = exists, value
+	return row, err
+}
+
+// Look is Load without the value.
+func (b *built[V, T]) Look(ctx context.Context, key string) (store.Row, error) {
+	return b.Snapshot(ctx, key, nil)
+}
+
+func (b *built[V, T]) Commit(context.Context, store.ID, []store.Mutation) ([]store.Stamp, error) {
+	return nil, fmt.Errorf("%w: a view is written by Update", store.ErrRefused)
+}

@@ -1,0 +1,322 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/freshet-cache/freshet/linear"
+	"github.com/freshet-cache/freshet/store"
+	"github.com/freshet-cache/freshet/store/storetest"
+)
+
+// way is one of the ways to the user's tables.
+type way[T any] struct {
+	linear.Tables[T]
+	s     *Store
+	exec  func(ctx context.Context, tx T, q string, args ...any) error
+	query func(ctx context.Context, tx T, q string, args ...any) row
+}
+
+func byPgx(t testing.TB, opt Options) way[pgx.Tx] {
+	t.Helper()
+	s := open(t, opt)
+	tables, err := s.Tables(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return way[pgx.Tx]{tables, s,
+		func(ctx context.Context, tx pgx.Tx, q string, args ...any) error {
+			_, err := tx.Exec(ctx, q, args...)
+			return err
+		},
+		func(ctx context.Context, tx pgx.Tx, q string, args ...any) row { return tx.QueryRow(ctx, q, args...) }}
+}
+
+func bySQL(t testing.TB, opt Options) way[*sql.Tx] {
+	t.Helper()
+	s := open(t, opt)
+	tables, err := s.SQLTables(t.Context(), database(t, start(t).URL("admin", "postgres")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return way[*sql.Tx]{tables, s,
+		func(ctx context.Context, tx *sql.Tx, q string, args ...any) error {
+			_, err := tx.ExecContext(ctx, q, args...)
+			return err
+		},
+		func(ctx context.Context, tx *sql.Tx, q string, args ...any) row {
+			return tx.QueryRowContext(ctx, q, args...)
+		}}
+}
+
+func database(t testing.TB, url string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("pgx", url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+func TestTablesPgx(t *testing.T) { testTables(t, byPgx(t, Options{URL: fresh(t, Migration{})})) }
+func TestTablesSQL(t *testing.T) { testTables(t, bySQL(t, Options{URL: fresh(t, Migration{})})) }
+
+// testTables uses a view of orders and their lines as an application would.
+func testTables[T any](t *testing.T, w way[T]) {
+	ctx, conn := t.Context(), admin(t, start(t))
+	schema := w.s.schema
+	run := func(q string) error { _, err := conn.Exec(ctx, strings.ReplaceAll(q, "$s", schema)); return err }
+	if err := run(`CREATE TABLE $s.orders (id int PRIMARY KEY, owner text NOT NULL); CREATE TABLE $s.lines (order_id int NOT NULL, what text NOT NULL)`); err != nil {
+		t.Fatal(err)
+	}
+	type order struct {
+		Owner string
+		Lines int
+	}
+	loads := 0
+	load := func(ctx context.Context, tx T, key string) (o order, ok bool, err error) {
+		loads++
+		id := strings.TrimPrefix(key, "order:")
+		if err := w.query(ctx, tx, "SELECT coalesce(max(owner), '') FROM "+schema+".orders WHERE id = $1::int", id).Scan(&o.Owner); err != nil {
+			return o, false, err
+		}
+		err = w.query(ctx, tx, "SELECT count(*) FROM "+schema+".lines WHERE order_id = $1::int", id).Scan(&o.Lines)
+		return o, o.Owner != "", err
+	}
+	v, err := linear.NewView(w.Tables, load, linear.Options[order]{Codec: linear.JSON[order](), Timeout: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close(ctx)
+	add := func(id int, owner string, lines ...string) func(context.Context, T) error {
+		return func(ctx context.Context, tx T) error {
+			err := w.exec(ctx, tx, "INSERT INTO "+schema+".orders VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET owner = EXCLUDED.owner", id, owner)
+			for _, l := range lines {
+				err = errors.Join(err, w.exec(ctx, tx, "INSERT INTO "+schema+".lines VALUES ($1, $2)", id, l))
+			}
+			return err
+		}
+	}
+	want := func(key string, o order) {
+		t.Helper()
+		for range 2 { // the second from memory
+			if got, ok, err := v.Get(ctx, key); err != nil || got != o || ok != (o != order{}) {
+				t.Fatalf("%s is %+v %v %v, not %+v", key, got, ok, err, o)
+			}
+		}
+	}
+	want("order:1", order{})
+	if err := v.Update(ctx, []string{"order:1"}, add(1, "ann", "tea", "milk")); err != nil {
+		t.Fatal(err)
+	}
+	want("order:1", order{"ann", 2})
+	before := loads
+	want("order:1", order{"ann", 2})
+	if loads != before {
+		t.Errorf("%d queries were made for what is in memory", loads-before)
+	}
+	// Strict mode: who names no key, or another, changes nothing.
+	for _, table := range []string{"orders', 'order:{id}", "lines', 'order:{order_id}"} {
+		if err := run("SELECT $s.guard_table('$s." + table + "')"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for q, says := range map[string]string{
+		"INSERT INTO $s.lines VALUES (1, 'jam')":            "lines belongs to the key 'order:1'",
+		"UPDATE $s.lines SET what = 'x' WHERE what = 'tea'": "lines belongs to the key 'order:1'",
+		"DELETE FROM $s.orders":                             "orders belongs to the key 'order:1'",
+		"TRUNCATE $s.lines":                                 "TRUNCATE names no keys",
+		"SELECT $s.guard_table('$s.lines', 'order:{none}')": "names no column",
+		"SELECT $s.guard_table('$s.lines', 'order')":        "names no column",
+		"SELECT $s.touch('{a}', '{00000000000000000000000000000000}', '00000000000000000000000000000000', 'x')": "ended its transaction",
+	} {
+		if err := run(q); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", q, err)
+		}
+	}
+	if err := v.Update(ctx, []string{"order:1"}, add(2, "bob")); !errors.Is(err, store.ErrRefused) || !strings.Contains(err.Error(), "order:2") {
+		t.Errorf("an update that does not name its key: %v", err)
+	}
+	if err := v.Update(ctx, []string{"order:2", "order:1"}, add(2, "bob", "jam")); err != nil {
+		t.Fatal(err)
+	}
+	want("order:2", order{"bob", 1})
+	want("order:1", order{"ann", 2})
+	// What a function may do wrong.
+	if err := v.Update(ctx, []string{"order:1"}, func(ctx context.Context, tx T) error {
+		_ = w.exec(ctx, tx, "SELECT 1/0")
+		return nil
+	}); !errors.Is(err, store.ErrRefused) {
+		t.Errorf("a failed statement that nobody spoke of: %v", err)
+	}
+	if err := v.Update(ctx, []string{"order:1"}, func(ctx context.Context, tx T) error { return w.exec(ctx, tx, "COMMIT") }); !errors.Is(err, ErrEnded) {
+		t.Errorf("a function that commits: %v", err)
+	}
+	if err := v.Update(ctx, []string{"order:1"}, func(ctx context.Context, tx T) error { return w.exec(ctx, tx, "SELECT pg_sleep(60)") }); err == nil || errors.Is(err, linear.ErrOutcomeUnknown) {
+		t.Errorf("a function that takes too long: %v", err)
+	}
+	if err := v.Update(ctx, []string{strings.Repeat("k", MaxKey+1)}, add(3, "x")); !errors.Is(err, store.ErrTooLarge) {
+		t.Errorf("a key that is too long: %v", err)
+	}
+	if err := v.Update(ctx, []string{"order:1"}, add(1, "cat")); err != nil {
+		t.Fatalf("after all that: %v", err)
+	}
+	want("order:1", order{"cat", 2})
+}
+
+func TestTablesElsewhere(t *testing.T) {
+	s := open(t, Options{URL: fresh(t, Migration{})})
+	if _, err := admin(t, start(t)).Exec(t.Context(), "CREATE DATABASE elsewhere"); err != nil {
+		t.Fatal(err)
+	}
+	url := start(t).URL("admin", "elsewhere")
+	if _, err := s.SQLTables(t.Context(), database(t, url)); err == nil || !strings.Contains(err.Error(), "another database") {
+		t.Errorf("tables in another database: %v", err)
+	}
+	pool, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if _, err := s.Tables(t.Context(), pool); err == nil || !strings.Contains(err.Error(), "another database") {
+		t.Errorf("tables in another database: %v", err)
+	}
+	tables, err := s.SQLTables(t.Context(), database(t, start(t).URL("admin", "postgres")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := tables.db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	err = tables.Transact(t.Context(), store.ID{1}, []string{"k"}, []store.Token{{}}, func(_ context.Context, tx *sql.Tx) error { return tx.Commit() })
+	if !errors.Is(err, ErrEnded) || !store.Definite(err) {
+		t.Errorf("a function that commits: %v", err)
+	}
+}
+
+// marked is a store whose writes are transactions on a table of the user's.
+type marked[T any] struct {
+	*Store
+	w way[T]
+}
+
+func (m marked[T]) Load(ctx context.Context, key string) (store.Row, error) {
+	var who sql.NullString
+	row, err := m.w.Snapshot(ctx, key, func(ctx context.Context, tx T) error {
+		return m.w.query(ctx, tx, "SELECT max(who) FROM "+m.schema+".mine WHERE key = $1", key).Scan(&who)
+	})
+	row.Exists, row.Writer = who.Valid, store.ID(fromUUID(who.String))
+	return row, err
+}
+
+func (m marked[T]) Commit(ctx context.Context, id store.ID, muts []store.Mutation) ([]store.Stamp, error) {
+	slices.SortFunc(muts, func(a, b store.Mutation) int { return cmp.Compare(a.Key, b.Key) })
+	var keys []string
+	var guards []store.Token
+	for _, mut := range muts {
+		keys, guards = append(keys, mut.Key), append(guards, mut.Guard)
+	}
+	err := m.w.Transact(ctx, id, keys, guards, func(ctx context.Context, tx T) error {
+		for _, k := range keys {
+			if err := m.w.exec(ctx, tx, "INSERT INTO "+m.schema+".mine VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET who = EXCLUDED.who", k, hex.EncodeToString(id[:])); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return make([]store.Stamp, len(muts)), err
+}
+
+func fence[T any](t *testing.T, w way[T]) {
+	if _, err := admin(t, start(t)).Exec(t.Context(), "CREATE TABLE "+w.s.schema+".mine (key text PRIMARY KEY, who text NOT NULL)"); err != nil {
+		t.Fatal(err)
+	}
+	if err := (storetest.Fence{Rounds: 300}).Holds(t.Context(), marked[T]{w.s, w}); err != nil {
+		t.Error(err)
+	}
+}
+
+// The fence holds for transactions of the user's too.
+func TestFenceOverTransactions(t *testing.T) {
+	fence(t, byPgx(t, Options{URL: fresh(t, Migration{})}))
+	fence(t, bySQL(t, Options{URL: fresh(t, Migration{})}))
+}
+
+// A schema of format 1 is upgraded, with what is in it.
+func TestUpgrade(t *testing.T) {
+	url := fresh(t, Migration{})
+	schema := url[strings.LastIndex(url, "=")+1:]
+	s := open(t, Options{URL: url})
+	if _, err := s.Commit(t.Context(), store.ID{1}, []store.Mutation{{Key: "k", Value: []byte("v")}}); err != nil {
+		t.Fatal(err)
+	}
+	conn := admin(t, start(t))
+	if _, err := conn.Exec(t.Context(), fmt.Sprintf(`DROP FUNCTION %[1]s.touch, %[1]s.key_of, %[1]s.guarded, %[1]s.not_truncated, %[1]s.guard_table, %[1]s.unguard_table;
+		UPDATE %[1]s.meta SET format = 1`, schema)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), Options{URL: url}); !errors.Is(err, ErrNotMigrated) {
+		t.Errorf("an old schema: %v", err)
+	}
+	for range 2 {
+		if err := Migrate(t.Context(), url, Migration{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := open(t, Options{URL: url}).Load(t.Context(), "k")
+	if err != nil || string(r.Value) != "v" {
+		t.Errorf("after the upgrade: %+v %v", r, err)
+	}
+	if err := byPgx(t, Options{URL: url}).Transact(t.Context(), store.ID{2}, []string{"k2"}, []store.Token{{}}, func(context.Context, pgx.Tx) error { return nil }); err != nil {
+		t.Error(err)
+	}
+}
+
+// What a load reads is of one instant, its version too.
+func TestSnapshotsAreNotTorn(t *testing.T) {
+	testSnapshots(t, byPgx(t, Options{URL: fresh(t, Migration{})}))
+	testSnapshots(t, bySQL(t, Options{URL: fresh(t, Migration{})}))
+}
+
+func testSnapshots[T any](t *testing.T, w way[T]) {
+	ctx := t.Context()
+	if _, err := admin(t, start(t)).Exec(ctx, "CREATE TABLE "+w.s.schema+".n (i int); INSERT INTO "+w.s.schema+".n VALUES (1)"); err != nil {
+		t.Fatal(err)
+	}
+	write := func(id byte) {
+		err := w.Transact(ctx, store.ID{id}, []string{"k"}, []store.Token{{}}, func(ctx context.Context, tx T) error {
+			return w.exec(ctx, tx, "UPDATE "+w.s.schema+".n SET i = i + 1")
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.SetGuard(ctx, "", "", store.Token{}); err != nil {
+		t.Fatal(err)
+	}
+	write(1)
+	var a, b int
+	row, err := w.Snapshot(ctx, "k", func(ctx context.Context, tx T) error {
+		err := w.query(ctx, tx, "SELECT i FROM "+w.s.schema+".n").Scan(&a)
+		write(2)
+		return errors.Join(err, w.query(ctx, tx, "SELECT i FROM "+w.s.schema+".n").Scan(&b))
+	})
+	if err != nil || a != 2 || b != 2 || row.Writer != (store.ID{1}) {
+		t.Errorf("one snapshot saw %d and %d, written by %v: %v", a, b, row.Writer, err)
+	}
+}
