@@ -276,18 +276,15 @@ func (n *Node) asked(ctx context.Context, kind byte) []byte {
 const errNotMoved = "ERR nothing to move: the node is not known, has the slice already, or the slice is moving"
 
 // leave moves what this process owns to others, with what it has in memory, if there
-// are any. A lease that is not taken over in time ends by itself.
+// are any that stay. A lease that is not taken over in time ends by itself.
 func (p *Process) leave(ctx context.Context) {
 	if len(p.nodes) == 0 || !p.nodes[len(p.nodes)-1].running() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
-	others := p.who(ctx)
-	for _, n := range p.nodes {
-		others = slices.DeleteFunc(others, func(addr string) bool { return addr == n.addr })
-	}
-	if len(others) == 0 {
+	stays := func(s NodeState) bool { return s.ID != "?" && !s.Draining } // our own nodes are draining
+	if !slices.ContainsFunc(p.State(ctx).Nodes, stays) {
 		return
 	}
 	var wg sync.WaitGroup
