@@ -36,6 +36,7 @@ type Node struct {
 	admin    *http.Server
 	m        *metrics
 	cursors  cursors
+	spaces   spaces
 	begun    chan struct{} // closed when all of the above is there
 	draining atomic.Bool
 	work     sync.WaitGroup
@@ -130,7 +131,7 @@ func (n *Node) loads() []lease.Load {
 	if !n.running() { // the first beat comes while the cache is being made
 		return nil
 	}
-	return n.cache.Loads()
+	return n.spaceLoads(n.cache.Loads())
 }
 
 // fromAssigner takes a message that came back over the link to the assigner.

@@ -265,6 +265,9 @@ func (n *Node) serve(ctx context.Context, frame []byte) []byte {
 	if len(frame) < 2 || frame[0] != frameVersion {
 		return append([]byte{answerError}, "ERR "+errFrame.Error()...)
 	}
+	if frame[1] == frameSpace {
+		return n.serveSpace(ctx, frame)
+	}
 	ctx, cancel := context.WithTimeout(ctx, n.p.cfg.Timeout)
 	defer cancel()
 	switch frame[1] {

@@ -2,6 +2,8 @@ package shard
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +32,7 @@ type Node struct {
 	opt     NodeOptions
 	table   atomic.Pointer[lease.Table]
 	mu      sync.Mutex
+	watch   []Watcher
 	machine *lease.Node
 	handles map[lease.Gen]*Handle
 	closed  bool
@@ -49,7 +52,7 @@ func StartNode(opt NodeOptions) *Node {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &Node{
-		opt: opt, machine: lease.NewNode(opt.NodeOptions), handles: map[lease.Gen]*Handle{},
+		opt: opt, watch: []Watcher{opt.Watch}, machine: lease.NewNode(opt.NodeOptions), handles: map[lease.Gen]*Handle{},
 		now: make(chan struct{}, 1), stop: cancel, done: make(chan struct{}),
 	}
 	n.empty = sync.NewCond(&n.mu)
@@ -120,25 +123,41 @@ func (n *Node) step(in func(now lease.Tick) []lease.NodeOutput) {
 		case lease.Acquire:
 			h := NewHandle(out.Lease, n.opt.Clock, out.Until)
 			n.handles[out.Gen] = h
-			n.opt.Watch.Acquired(h, out.After)
+			for _, w := range n.watch {
+				w.Acquired(h, out.After)
+			}
 		case lease.Extend:
 			h := n.handles[out.Gen]
 			h.extend(out.Until)
-			n.opt.Watch.Extended(h)
+			for _, w := range n.watch {
+				w.Extended(h)
+			}
 		case lease.Revoke:
 			h := n.handles[out.Gen]
 			delete(n.handles, out.Gen)
 			held := h.Valid()
 			h.Revoke()
-			n.opt.Watch.Revoked(h)
-			if held && out.Next != "" {
-				n.opt.Watch.HandedOver(h, out.Over, out.Under, out.Next)
+			for _, w := range n.watch {
+				w.Revoked(h)
+				if held && out.Next != "" {
+					w.HandedOver(h, out.Over, out.Under, out.Next)
+				}
 			}
 			n.empty.Broadcast()
 		case lease.Routes:
 			n.table.Store(&out.Table)
 		}
 	}
+}
+
+// Watch has w be told of every handle too, from those on that are held now.
+func (n *Node) Watch(w Watcher) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, g := range slices.Sorted(maps.Keys(n.handles)) {
+		w.Acquired(n.handles[g], 0)
+	}
+	n.watch = append(n.watch, w)
 }
 
 // Acquire returns the handle of the slice that contains key, or nil. Of several,
@@ -184,6 +203,8 @@ func (n *Node) Close() {
 	for g, h := range n.handles {
 		delete(n.handles, g)
 		h.Revoke()
-		n.opt.Watch.Revoked(h)
+		for _, w := range n.watch {
+			w.Revoked(h)
+		}
 	}
 }

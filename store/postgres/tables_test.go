@@ -74,64 +74,106 @@ func database(t testing.TB, url string) *sql.DB {
 func TestTablesPgx(t *testing.T) { testTables(t, byPgx(t, Options{URL: fresh(t, Migration{})})) }
 func TestTablesSQL(t *testing.T) { testTables(t, bySQL(t, Options{URL: fresh(t, Migration{})})) }
 
-// testTables uses a view of orders and their lines as an application would.
-func testTables[T any](t *testing.T, w way[T]) {
-	ctx, conn := t.Context(), admin(t, start(t))
-	schema := w.s.schema
-	run := func(q string) error { _, err := conn.Exec(ctx, strings.ReplaceAll(q, "$s", schema)); return err }
-	if err := run(`CREATE TABLE $s.orders (id int PRIMARY KEY, owner text NOT NULL); CREATE TABLE $s.lines (order_id int NOT NULL, what text NOT NULL)`); err != nil {
+type order struct {
+	Owner string
+	Lines int
+}
+
+// shop is a view of orders and their lines, as an application would have it.
+type shop[T any] struct {
+	way[T]
+	t     *testing.T
+	view  *linear.View[order, T]
+	loads int
+}
+
+func openShop[T any](t *testing.T, w way[T]) *shop[T] {
+	s := &shop[T]{way: w, t: t}
+	if err := s.run(`CREATE TABLE $s.orders (id int PRIMARY KEY, owner text NOT NULL); CREATE TABLE $s.lines (order_id int NOT NULL, what text NOT NULL)`); err != nil {
 		t.Fatal(err)
 	}
-	type order struct {
-		Owner string
-		Lines int
-	}
-	loads := 0
-	load := func(ctx context.Context, tx T, key string) (o order, ok bool, err error) {
-		loads++
-		id := strings.TrimPrefix(key, "order:")
-		if err := w.query(ctx, tx, "SELECT coalesce(max(owner), '') FROM "+schema+".orders WHERE id = $1::int", id).Scan(&o.Owner); err != nil {
-			return o, false, err
-		}
-		err = w.query(ctx, tx, "SELECT count(*) FROM "+schema+".lines WHERE order_id = $1::int", id).Scan(&o.Lines)
-		return o, o.Owner != "", err
-	}
-	v, err := linear.NewView(w.Tables, load, linear.Options[order]{Codec: linear.JSON[order](), Timeout: 2 * time.Second})
+	var err error
+	s.view, err = linear.NewView(w.Tables, s.load, linear.Options[order]{Codec: linear.JSON[order](), Timeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer v.Close(ctx)
-	add := func(id int, owner string, lines ...string) func(context.Context, T) error {
-		return func(ctx context.Context, tx T) error {
-			err := w.exec(ctx, tx, "INSERT INTO "+schema+".orders VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET owner = EXCLUDED.owner", id, owner)
-			for _, l := range lines {
-				err = errors.Join(err, w.exec(ctx, tx, "INSERT INTO "+schema+".lines VALUES ($1, $2)", id, l))
-			}
-			return err
+	t.Cleanup(func() { _ = s.view.Close(context.Background()) })
+	return s
+}
+
+// run is what somebody does who knows nothing of freshet.
+func (s *shop[T]) run(q string) error {
+	_, err := admin(s.t, start(s.t)).Exec(s.t.Context(), strings.ReplaceAll(q, "$s", s.s.schema))
+	return err
+}
+
+func (s *shop[T]) load(ctx context.Context, tx T, key string) (o order, ok bool, err error) {
+	s.loads++
+	id := strings.TrimPrefix(key, "order:")
+	if err := s.query(ctx, tx, "SELECT coalesce(max(owner), '') FROM "+s.s.schema+".orders WHERE id = $1::int", id).Scan(&o.Owner); err != nil {
+		return o, false, err
+	}
+	err = s.query(ctx, tx, "SELECT count(*) FROM "+s.s.schema+".lines WHERE order_id = $1::int", id).Scan(&o.Lines)
+	return o, o.Owner != "", err
+}
+
+// add has an owner for an order, and more lines in it.
+func (s *shop[T]) add(id int, owner string, lines ...string) func(context.Context, T) error {
+	return func(ctx context.Context, tx T) error {
+		err := s.exec(ctx, tx, "INSERT INTO "+s.s.schema+".orders VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET owner = EXCLUDED.owner", id, owner)
+		for _, l := range lines {
+			err = errors.Join(err, s.exec(ctx, tx, "INSERT INTO "+s.s.schema+".lines VALUES ($1, $2)", id, l))
+		}
+		return err
+	}
+}
+
+func (s *shop[T]) update(write func(context.Context, T) error, keys ...string) error {
+	return s.view.Update(s.t.Context(), keys, write)
+}
+
+func (s *shop[T]) want(key string, o order) {
+	s.t.Helper()
+	for range 2 { // the second from memory
+		if got, ok, err := s.view.Get(s.t.Context(), key); err != nil || got != o || ok != (o != order{}) {
+			s.t.Fatalf("%s is %+v %v %v, not %+v", key, got, ok, err, o)
 		}
 	}
-	want := func(key string, o order) {
-		t.Helper()
-		for range 2 { // the second from memory
-			if got, ok, err := v.Get(ctx, key); err != nil || got != o || ok != (o != order{}) {
-				t.Fatalf("%s is %+v %v %v, not %+v", key, got, ok, err, o)
-			}
-		}
-	}
-	want("order:1", order{})
-	if err := v.Update(ctx, []string{"order:1"}, add(1, "ann", "tea", "milk")); err != nil {
+}
+
+func testTables[T any](t *testing.T, w way[T]) {
+	s := openShop(t, w)
+	s.want("order:1", order{})
+	if err := s.update(s.add(1, "ann", "tea", "milk"), "order:1"); err != nil {
 		t.Fatal(err)
 	}
-	want("order:1", order{"ann", 2})
-	before := loads
-	want("order:1", order{"ann", 2})
-	if loads != before {
-		t.Errorf("%d queries were made for what is in memory", loads-before)
+	s.want("order:1", order{"ann", 2})
+	before := s.loads
+	s.want("order:1", order{"ann", 2})
+	if s.loads != before {
+		t.Errorf("%d queries were made for what is in memory", s.loads-before)
 	}
-	// Strict mode: who names no key, or another, changes nothing.
+	s.strictly()
+	if err := s.update(s.add(2, "bob"), "order:1"); !errors.Is(err, store.ErrRefused) || !strings.Contains(err.Error(), "order:2") {
+		t.Errorf("an update that does not name its key: %v", err)
+	}
+	if err := s.update(s.add(2, "bob", "jam"), "order:2", "order:1"); err != nil {
+		t.Fatal(err)
+	}
+	s.want("order:2", order{"bob", 1})
+	s.want("order:1", order{"ann", 2})
+	s.wrongly()
+	if err := s.update(s.add(1, "cat"), "order:1"); err != nil {
+		t.Fatalf("after all that: %v", err)
+	}
+	s.want("order:1", order{"cat", 2})
+}
+
+// strictly turns strict mode on, in which who names no key, or another, changes nothing.
+func (s *shop[T]) strictly() {
 	for _, table := range []string{"orders', 'order:{id}", "lines', 'order:{order_id}"} {
-		if err := run("SELECT $s.guard_table('$s." + table + "')"); err != nil {
-			t.Fatal(err)
+		if err := s.run("SELECT $s.guard_table('$s." + table + "')"); err != nil {
+			s.t.Fatal(err)
 		}
 	}
 	for q, says := range map[string]string{
@@ -143,38 +185,30 @@ func testTables[T any](t *testing.T, w way[T]) {
 		"SELECT $s.guard_table('$s.lines', 'order')":        "names no column",
 		"SELECT $s.touch('{a}', '{00000000000000000000000000000000}', '00000000000000000000000000000000', 'x')": "ended its transaction",
 	} {
-		if err := run(q); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v", q, err)
+		if err := s.run(q); err == nil || !strings.Contains(err.Error(), says) {
+			s.t.Errorf("%s: %v", q, err)
 		}
 	}
-	if err := v.Update(ctx, []string{"order:1"}, add(2, "bob")); !errors.Is(err, store.ErrRefused) || !strings.Contains(err.Error(), "order:2") {
-		t.Errorf("an update that does not name its key: %v", err)
+}
+
+// wrongly does what an update's function should not.
+func (s *shop[T]) wrongly() {
+	does := func(q string) func(context.Context, T) error {
+		return func(ctx context.Context, tx T) error { return s.exec(ctx, tx, q) }
 	}
-	if err := v.Update(ctx, []string{"order:2", "order:1"}, add(2, "bob", "jam")); err != nil {
-		t.Fatal(err)
+	silent := func(ctx context.Context, tx T) error { _ = s.exec(ctx, tx, "SELECT 1/0"); return nil }
+	if err := s.update(silent, "order:1"); !errors.Is(err, store.ErrRefused) {
+		s.t.Errorf("a failed statement that nobody spoke of: %v", err)
 	}
-	want("order:2", order{"bob", 1})
-	want("order:1", order{"ann", 2})
-	// What a function may do wrong.
-	if err := v.Update(ctx, []string{"order:1"}, func(ctx context.Context, tx T) error {
-		_ = w.exec(ctx, tx, "SELECT 1/0")
-		return nil
-	}); !errors.Is(err, store.ErrRefused) {
-		t.Errorf("a failed statement that nobody spoke of: %v", err)
+	if err := s.update(does("COMMIT"), "order:1"); !errors.Is(err, ErrEnded) {
+		s.t.Errorf("a function that commits: %v", err)
 	}
-	if err := v.Update(ctx, []string{"order:1"}, func(ctx context.Context, tx T) error { return w.exec(ctx, tx, "COMMIT") }); !errors.Is(err, ErrEnded) {
-		t.Errorf("a function that commits: %v", err)
+	if err := s.update(does("SELECT pg_sleep(60)"), "order:1"); err == nil || errors.Is(err, linear.ErrOutcomeUnknown) {
+		s.t.Errorf("a function that takes too long: %v", err)
 	}
-	if err := v.Update(ctx, []string{"order:1"}, func(ctx context.Context, tx T) error { return w.exec(ctx, tx, "SELECT pg_sleep(60)") }); err == nil || errors.Is(err, linear.ErrOutcomeUnknown) {
-		t.Errorf("a function that takes too long: %v", err)
+	if err := s.update(s.add(3, "x"), strings.Repeat("k", MaxKey+1)); !errors.Is(err, store.ErrTooLarge) {
+		s.t.Errorf("a key that is too long: %v", err)
 	}
-	if err := v.Update(ctx, []string{strings.Repeat("k", MaxKey+1)}, add(3, "x")); !errors.Is(err, store.ErrTooLarge) {
-		t.Errorf("a key that is too long: %v", err)
-	}
-	if err := v.Update(ctx, []string{"order:1"}, add(1, "cat")); err != nil {
-		t.Fatalf("after all that: %v", err)
-	}
-	want("order:1", order{"cat", 2})
 }
 
 func TestTablesElsewhere(t *testing.T) {

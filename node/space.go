@@ -1,0 +1,143 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/freshet-cache/freshet/linear"
+	"github.com/freshet-cache/freshet/shard/lease"
+)
+
+// Space is a set of keys that the processes of a cluster share beside those of the
+// Redis protocol, by a name: what linear.Options.Peers of a View wants. It has the
+// owners that those keys have, and moves with them. Every process of the cluster must
+// open the same spaces, or updates of the keys it owns fail. It is safe for concurrent
+// use.
+type Space struct {
+	n      *Node
+	name   string
+	member linear.Member
+}
+
+// spaces are those that a node's process has opened.
+type spaces struct {
+	mu  sync.Mutex
+	all map[string]*Space
+}
+
+// Space opens the space of this name; a name can be opened once. Give it to
+// linear.NewView, and close the view after the process was stopped.
+func (p *Process) Space(name string) (*Space, error) {
+	n := p.nodes[0]
+	n.spaces.mu.Lock()
+	defer n.spaces.mu.Unlock()
+	switch {
+	case len(p.nodes) > 1:
+		return nil, errors.New("node: a space is for a process of one node: leave --nodes at 1")
+	case name == "" || len(name) > 255:
+		return nil, fmt.Errorf("node: a space has a name of 1 to 255 bytes, not %d", len(name))
+	case n.spaces.all[name] != nil:
+		return nil, fmt.Errorf("node: the space %s is open already", name)
+	}
+	s := &Space{n: n, name: name}
+	if n.spaces.all == nil {
+		n.spaces.all = map[string]*Space{}
+	}
+	n.spaces.all[name] = s
+	return s, nil
+}
+
+// Join implements linear.Peers.
+func (s *Space) Join(m linear.Member) {
+	s.n.spaces.mu.Lock()
+	s.member = m
+	s.n.spaces.mu.Unlock()
+	s.n.shard.Watch(m)
+}
+
+// Self implements linear.Peers.
+func (s *Space) Self() string { return s.n.addr }
+
+// Owner implements linear.Peers.
+func (s *Space) Owner(key string) string {
+	r, _ := s.n.shard.Table().Find(key)
+	return r.Addr
+}
+
+// Call implements linear.Peers.
+func (s *Space) Call(ctx context.Context, owner string, request []byte) ([]byte, error) {
+	b, err := s.n.peers.call(ctx, owner, append(appendBytes([]byte{frameVersion, frameSpace}, []byte(s.name)), request...))
+	switch {
+	case errors.Is(err, errUnreached):
+		return nil, fmt.Errorf("%w (%s: %w)", linear.ErrUnreached, owner, err)
+	case err != nil:
+		return nil, err
+	case len(b) > 0 && b[0] == answerDone:
+		return b[1:], nil
+	case len(b) > 0 && b[0] == answerError:
+		return nil, fmt.Errorf("%w (%s: %s)", linear.ErrUnreached, owner, b[1:])
+	}
+	return nil, errFrame
+}
+
+// serveSpace answers a request to a space; its member bounds how long that takes.
+func (n *Node) serveSpace(ctx context.Context, frame []byte) []byte {
+	s := scan{b: frame[2:]}
+	name := string(s.bytes())
+	n.spaces.mu.Lock()
+	space := n.spaces.all[name]
+	var m linear.Member
+	if space != nil {
+		m = space.member
+	}
+	n.spaces.mu.Unlock()
+	if s.bad || m == nil {
+		return append([]byte{answerError}, fmt.Sprintf("no space %.64q is open at this node; open it in every process of the cluster", name)...)
+	}
+	return append([]byte{answerDone}, m.Serve(ctx, s.b)...)
+}
+
+// spaceLoads adds what was asked of spaces to the loads of the node's own keys.
+func (n *Node) spaceLoads(loads []lease.Load) []lease.Load {
+	n.spaces.mu.Lock()
+	defer n.spaces.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(n.spaces.all)) {
+		m := n.spaces.all[name].member
+		if m == nil {
+			continue
+		}
+		for _, l := range m.Loads() {
+			i := slices.IndexFunc(loads, func(have lease.Load) bool { return have.Gen == l.Gen })
+			if i < 0 {
+				loads = append(loads, l)
+				continue
+			}
+			have := &loads[i]
+			have.Rate += l.Rate
+			have.Sample = thin(append(have.Sample, l.Sample...))
+			have.Hot = append(have.Hot, l.Hot...)
+			slices.SortFunc(have.Hot, func(a, b lease.HotKey) int { return cmp.Compare(b.Rate, a.Rate) })
+			have.Hot = have.Hot[:min(len(have.Hot), mostHot)]
+		}
+	}
+	return loads
+}
+
+const (
+	mostSamples = 64 // of a slice, in one report
+	mostHot     = 4
+)
+
+// thin keeps at most mostSamples of keys, evenly.
+func thin(keys []string) (out []string) {
+	k := min(len(keys), mostSamples)
+	for i := range k {
+		out = append(out, keys[i*len(keys)/k])
+	}
+	return out
+}
