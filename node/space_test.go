@@ -72,9 +72,13 @@ func startService(t *testing.T, url, coordinator, id string) *service {
 	return v
 }
 
-// Three processes of an application share a view of its tables: each writes keys of all
-// owners in one transaction, none reads what is stale, and what one built others get.
-func TestSpaceOfSeveralProcesses(t *testing.T) {
+const spaceKeys = 12 // of all owners
+
+func spaceKey(i int) string { return fmt.Sprintf("%c-counter", "059CHLQVchmv"[i%spaceKeys]) }
+
+// startServices starts three processes over one PostgreSQL, with strict mode on, and waits
+// until each owns some of the keys.
+func startServices(t *testing.T) ([]*service, *pgx.Conn) {
 	if pgserver.Bin() == "" {
 		if os.Getenv("FRESHET_TEST_REQUIRE") != "" {
 			t.Fatal("no PostgreSQL, and FRESHET_TEST_REQUIRE is set")
@@ -96,7 +100,7 @@ func TestSpaceOfSeveralProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(context.Background())
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	if _, err := conn.Exec(t.Context(), "CREATE TABLE counters (name text PRIMARY KEY, n int NOT NULL); SELECT counts.guard_table('counters', '{name}')"); err != nil {
 		t.Fatal(err)
 	}
@@ -105,12 +109,10 @@ func TestSpaceOfSeveralProcesses(t *testing.T) {
 	for _, id := range []string{"s2", "s3"} {
 		all = append(all, startService(t, url, joinScheme+home, id))
 	}
-	const keys, rounds = 12, 60
-	key := func(i int) string { return fmt.Sprintf("%c-counter", "059CHLQVchmv"[i%keys]) }
 	for deadline, owners := time.Now().Add(20*time.Second), 0; owners < 3; {
 		seen := map[string]bool{}
-		for i := range keys {
-			r, _ := all[0].p.nodes[0].shard.Table().Find(key(i))
+		for i := range spaceKeys {
+			r, _ := all[0].p.nodes[0].shard.Table().Find(spaceKey(i))
 			seen[r.Addr] = r.Addr != ""
 		}
 		if owners = len(seen); time.Now().After(deadline) {
@@ -118,6 +120,14 @@ func TestSpaceOfSeveralProcesses(t *testing.T) {
 		}
 		<-time.After(time.Millisecond)
 	}
+	return all, conn
+}
+
+// Three processes of an application share a view of its tables: each writes keys of all
+// owners in one transaction, none reads what is stale, and what one built others get.
+func TestSpaceOfSeveralProcesses(t *testing.T) {
+	all, conn := startServices(t)
+	const keys, rounds = spaceKeys, 60
 	var acked [keys]atomic.Int64
 	var wg sync.WaitGroup
 	for w, v := range all {
@@ -127,16 +137,16 @@ func TestSpaceOfSeveralProcesses(t *testing.T) {
 				if a == b {
 					continue
 				}
-				err := v.view.Update(t.Context(), []string{key(a), key(b)}, count(key(a), key(b)))
+				err := v.view.Update(t.Context(), []string{spaceKey(a), spaceKey(b)}, count(spaceKey(a), spaceKey(b)))
 				if err != nil {
-					t.Errorf("%s and %s at %d: %v", key(a), key(b), w, err)
+					t.Errorf("%s and %s at %d: %v", spaceKey(a), spaceKey(b), w, err)
 					return
 				}
 				acked[a].Add(1)
 				acked[b].Add(1)
 				least := acked[b].Load()
-				if n, _, err := all[(w+i)%3].view.Get(t.Context(), key(b)); err != nil || int64(n) < least {
-					t.Errorf("%s is %d at %d, though %d were acknowledged: %v", key(b), n, (w+i)%3, least, err)
+				if n, _, err := all[(w+i)%3].view.Get(t.Context(), spaceKey(b)); err != nil || int64(n) < least {
+					t.Errorf("%s is %d at %d, though %d were acknowledged: %v", spaceKey(b), n, (w+i)%3, least, err)
 				}
 			}
 		})
@@ -144,14 +154,14 @@ func TestSpaceOfSeveralProcesses(t *testing.T) {
 	wg.Wait()
 	for i := range keys {
 		for w, v := range all {
-			if n, _, err := v.view.Get(t.Context(), key(i)); err != nil || int64(n) != acked[i].Load() {
-				t.Errorf("%s is %d at %d, and %d were acknowledged: %v", key(i), n, w, acked[i].Load(), err)
+			if n, _, err := v.view.Get(t.Context(), spaceKey(i)); err != nil || int64(n) != acked[i].Load() {
+				t.Errorf("%s is %d at %d, and %d were acknowledged: %v", spaceKey(i), n, w, acked[i].Load(), err)
 			}
 		}
 	}
 	before := all[0].loads.Load() + all[1].loads.Load() + all[2].loads.Load()
 	for i := range 1000 {
-		if _, _, err := all[i%3].view.Get(t.Context(), key(i)); err != nil {
+		if _, _, err := all[i%3].view.Get(t.Context(), spaceKey(i)); err != nil {
 			t.Fatal(err)
 		}
 	}
