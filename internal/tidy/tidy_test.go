@@ -78,6 +78,8 @@ var may = map[string][]string{
 	"store/memory":           {"store", "store/tablet"},
 	"store/pebble":           {"store", "store/tablet", "internal/durable"},
 	"store/postgres":         {"store"},
+	"store/mysql":            {"store"},
+	"store/etcd":             {"store"},
 	"store/storetest":        {"store"},
 	"coord/embedded":         {"shard", "internal/durable"},
 	"coord/etcd":             {"shard", "shard/lease"},
