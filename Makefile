@@ -12,7 +12,7 @@ build: ## build ./freshet
 	$(GO) build -o freshet ./cmd/freshet
 
 .PHONY: test
-test: lint ## everything that must pass before a commit: real Redis, PostgreSQL and etcd beside it, nothing skipped
+test: lint ## everything that must pass before a commit: real Redis, PostgreSQL, MariaDB and etcd beside it, nothing skipped
 	scripts/with-servers $(GO) test -timeout 12m ./...
 
 .PHONY: lint

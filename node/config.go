@@ -69,7 +69,7 @@ func (c *Config) Check() error {
 		add(err == nil && !loopback(host) && c.Password == "" && !c.Insecure,
 			"--%s %s can be reached from other machines: set a password, or say --insecure", flag, addr)
 	}
-	add(c.Store != "pebble:" && c.Store != "memory:" && !c.shared(), "--store %q is not known; use pebble:, memory: or postgres://...", redacted(c.Store))
+	add(c.kind() == "", "--store %q is not known; use pebble:, memory:, postgres://..., mysql://... or etcd://...", redacted(c.Store))
 	home, joins := strings.CutPrefix(c.Coordinator, joinScheme)
 	_, _, err := net.SplitHostPort(home)
 	add(joins && err != nil, "--coordinator %s: what follows %s is not HOST:PORT", redacted(c.Coordinator), joinScheme)
@@ -82,7 +82,7 @@ func (c *Config) Check() error {
 	_, onEtcd, err := c.etcd()
 	add(err != nil, "--coordinator %s: %v", redacted(c.Coordinator), err)
 	add(c.Coordinator != "embedded" && !joins && !onEtcd, "--coordinator %q is not known; use embedded, freshet://HOST:PORT or etcd://HOST:PORT,...", redacted(c.Coordinator))
-	add((joins || onEtcd) && !c.shared(), "--coordinator %s makes this process one of several, which need a store that they share: --store postgres://...", redacted(c.Coordinator))
+	add((joins || onEtcd) && !c.shared(), "--coordinator %s makes this process one of several, which need a store that they share: --store postgres://..., mysql://... or etcd://...", redacted(c.Coordinator))
 	add(c.NodeID == "" || strings.ContainsAny(c.NodeID, "/ \r\n"), "--node-id %q is empty or has a slash or space in it", c.NodeID)
 	add(c.Nodes < 1 || c.Nodes > 64, "--nodes %d is not between 1 and 64", c.Nodes)
 	add(c.Lease < 100*time.Millisecond || c.Lease > time.Hour, "--lease %v is not between 100ms and 1h", c.Lease)
@@ -96,11 +96,6 @@ func (c *Config) Check() error {
 }
 
 const joinScheme = "freshet://"
-
-// shared reports whether several processes can use the store.
-func (c *Config) shared() bool {
-	return strings.HasPrefix(c.Store, "postgres://") || strings.HasPrefix(c.Store, "postgresql://")
-}
 
 // etcd reads --coordinator etcd://USER:PASSWORD@HOST:PORT,HOST:PORT/PREFIX, or etcds:
 // for TLS; ok says that it is one.

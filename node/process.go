@@ -12,26 +12,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"path/filepath"
 	"sync"
 	"time"
 
-	"github.com/freshet-cache/freshet/linear"
 	"github.com/freshet-cache/freshet/resp"
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
-	"github.com/freshet-cache/freshet/store/memory"
-	"github.com/freshet-cache/freshet/store/pebble"
-	"github.com/freshet-cache/freshet/store/postgres"
 )
-
-// Store is what a process needs of a store.
-type Store interface {
-	linear.Store
-	Scan(ctx context.Context, from string, limit int) (keys []string, next string, done bool, err error)
-	Count(ctx context.Context) (int, error)
-	Close() error
-}
 
 // Process is a running freshet serve.
 type Process struct {
@@ -41,6 +28,7 @@ type Process struct {
 	host     string // this process's, which no other ever has
 	home     func() string
 	store    Store
+	gather   int         // bytes of SETs that may share a write; 0 for any
 	coord    coordinator // nil if the assigner is in another process
 	assigner *shard.Assigner
 	nodes    []*Node
@@ -106,36 +94,6 @@ func (p *Process) start() (err error) {
 		}
 	}
 	return nil
-}
-
-func (p *Process) openStore() error {
-	var err error
-	switch {
-	case p.cfg.Store == "memory:":
-		p.store = memory.New(memory.Options{})
-		return nil
-	case p.cfg.shared():
-		if p.cfg.MaxKey > postgres.MaxKey {
-			p.log.Info("PostgreSQL's indexes take shorter keys than --max-key", "longest", postgres.MaxKey)
-			p.cfg.MaxKey = postgres.MaxKey
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
-		defer cancel()
-		var st *postgres.Store
-		st, err = postgres.Open(ctx, postgres.Options{URL: p.cfg.Store, Cluster: p.cluster,
-			MaxKey: p.cfg.MaxKey, MaxValue: p.cfg.MaxValue, Timeout: p.cfg.Timeout, Logger: p.log})
-		if err == nil {
-			p.store = st
-		}
-	default:
-		var st *pebble.Store
-		st, err = pebble.Open(filepath.Join(p.cfg.Data, "store"), pebble.Options{
-			NoSync: p.cfg.NoSync, MaxKey: p.cfg.MaxKey, MaxValue: p.cfg.MaxValue, Logger: p.log})
-		if err == nil {
-			p.store = st
-		}
-	}
-	return err
 }
 
 // firstCut spreads a new key space over several nodes from the beginning, by the

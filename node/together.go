@@ -56,11 +56,14 @@ func (n *Node) Sets(c *resp.Conn, cmd *resp.Command, pairs [][]byte, w *resp.Wri
 // alike counts the pairs, from the first on, whose keys seem to have one owner and
 // that nothing is wrong with; at least one.
 func (n *Node) alike(pairs [][]byte) (some int) {
-	t, owner := n.shard.Table(), ""
+	t, owner, size := n.shard.Table(), "", 0
 	for ; 2*some < len(pairs); some++ {
 		key, value := pairs[2*some], pairs[2*some+1]
 		r, _ := t.Find(view(key))
 		if len(key) == 0 || len(key) > n.p.cfg.MaxKey || len(value) > n.p.cfg.MaxValue || some > 0 && r.Node != owner {
+			break
+		}
+		if size += len(value) + 4*len(key) + 512; n.p.gather > 0 && size > n.p.gather && some > 0 { // with what the store adds
 			break
 		}
 		owner = r.Node

@@ -43,6 +43,8 @@ func TestRedacted(t *testing.T) {
 		"postgres://db/app?user=me&password=geheim&x=1": "postgres://db/app?user=me&password=xxxxx&x=1",
 		"postgres://db/app?sslpassword=geheim":          "postgres://db/app?sslpassword=xxxxx",
 		"postgres://me@db/app?schema=s":                 "postgres://me@db/app?schema=s",
+		"mysql://me:geheim@db:3306/app?tls=true":        "mysql://me:xxxxx@db:3306/app?tls=true",
+		"etcd://me:geheim@a:2379,b:2379/x":              "etcd://me:xxxxx@a:2379,b:2379/x",
 		"pebble:":                                       "pebble:",
 	} {
 		c := node.Defaults()

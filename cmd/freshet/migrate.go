@@ -2,43 +2,85 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/freshet-cache/freshet/store/etcd"
+	"github.com/freshet-cache/freshet/store/mysql"
 	"github.com/freshet-cache/freshet/store/postgres"
 )
 
 // migrateTimeout bounds a migration: it waits for locks on tables in use.
 const migrateTimeout = time.Minute
 
+// migration is what the command line asks for.
+type migration struct {
+	url, tlsCA string
+	postgres.Migration
+}
+
 func migrate() *cobra.Command {
-	var url string
-	var m postgres.Migration
-	cmd := &cobra.Command{Use: "migrate", Short: "make or upgrade the schema that serve needs in PostgreSQL", Args: cobra.NoArgs,
-		Long: `migrate makes, or upgrades, the schema of --store in one transaction, as a role that
-may create schemas in the database. It changes nothing where nothing is to be done.
+	var m migration
+	cmd := &cobra.Command{Use: "migrate", Short: "make or upgrade what serve needs in PostgreSQL, MariaDB, MySQL or etcd", Args: cobra.NoArgs,
+		Long: `migrate makes, or upgrades, the tables that serve needs in --store, as a role that may
+create them; in PostgreSQL in one transaction. It changes nothing where nothing is to be done.
+etcd needs no preparation: serve begins by itself, and migrate is for --adopt.
 
 With --grant, another role gets what serve needs, and no more:
   freshet migrate --store postgres://owner@db/app --grant freshet
   freshet serve --store postgres://freshet@db/app`}
-	cmd.Flags().StringVar(&url, "store", os.Getenv("FRESHET_STORE"), "postgres://USER@HOST/DB?schema=NAME (default $FRESHET_STORE)")
-	cmd.Flags().StringVar(&m.Grant, "grant", "", "role that serve will use")
-	cmd.Flags().StringSliceVar(&m.Partitions, "partition", nil, "bounds between partitions of the rows, when the schema is made; slices are cut there")
-	cmd.Flags().BoolVar(&m.Adopt, "adopt", false, "let another cluster use the schema from now on; stop the one that does first")
+	cmd.Flags().StringVar(&m.url, "store", os.Getenv("FRESHET_STORE"), "postgres://USER@HOST/DB?schema=NAME, mysql://USER@HOST:PORT/DB or etcd://HOST:PORT,.../PREFIX (default $FRESHET_STORE)")
+	cmd.Flags().StringVar(&m.Grant, "grant", "", "role that serve will use; in MariaDB and MySQL NAME or NAME@HOST")
+	cmd.Flags().StringSliceVar(&m.Partitions, "partition", nil, "bounds between partitions of the rows in PostgreSQL, when the schema is made; slices are cut there")
+	cmd.Flags().BoolVar(&m.Adopt, "adopt", false, "let another cluster use the data from now on; stop the one that does first")
+	cmd.Flags().StringVar(&m.tlsCA, "tls-ca", "", "certificates that are trusted of etcd (etcds:)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), migrateTimeout)
 		defer cancel()
-		if url == "" {
-			return fmt.Errorf("--store is empty; say postgres://USER@HOST/DB")
-		}
-		if err := postgres.Migrate(ctx, url, m); err != nil {
+		if err := m.run(ctx); err != nil {
 			return err
 		}
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), "the schema is as it should be")
 		return err
 	}
 	return cmd
+}
+
+func (m *migration) run(ctx context.Context) error {
+	scheme, _, _ := strings.Cut(m.url, "://")
+	if len(m.Partitions) > 0 && scheme != "postgres" && scheme != "postgresql" {
+		return errors.New("--partition is for PostgreSQL; other stores need no partitions")
+	}
+	switch scheme {
+	case "postgres", "postgresql":
+		return postgres.Migrate(ctx, m.url, m.Migration)
+	case "mysql":
+		return mysql.Migrate(ctx, m.url, mysql.Migration{Grant: m.Grant, Adopt: m.Adopt})
+	case "etcd", "etcds":
+		if m.Grant != "" {
+			return errors.New("--grant is not for etcd: give the user a role that may read and write what begins with PREFIX/store/ (etcdctl role grant-permission ROLE readwrite PREFIX/store/ --prefix)")
+		}
+		opt := etcd.Options{URL: m.url}
+		if m.tlsCA != "" {
+			pem, err := os.ReadFile(m.tlsCA)
+			if err != nil {
+				return fmt.Errorf("--tls-ca: %w", err)
+			}
+			opt.TLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
+			if !opt.TLS.RootCAs.AppendCertsFromPEM(pem) {
+				return fmt.Errorf("--tls-ca: %s holds no certificate", m.tlsCA)
+			}
+		}
+		return etcd.Migrate(ctx, opt, m.Adopt)
+	case "":
+		return errors.New("--store is empty; say postgres://USER@HOST/DB, mysql://USER@HOST:PORT/DB or etcd://HOST:PORT,.../PREFIX")
+	}
+	return fmt.Errorf("--store %s://...: there is nothing to migrate; say postgres://, mysql:// or etcd://", scheme)
 }

@@ -1,0 +1,96 @@
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"path/filepath"
+	"strings"
+
+	"github.com/freshet-cache/freshet/linear"
+	"github.com/freshet-cache/freshet/store/etcd"
+	"github.com/freshet-cache/freshet/store/memory"
+	"github.com/freshet-cache/freshet/store/mysql"
+	"github.com/freshet-cache/freshet/store/pebble"
+	"github.com/freshet-cache/freshet/store/postgres"
+)
+
+// Store is what a process needs of a store.
+type Store interface {
+	linear.Store
+	Scan(ctx context.Context, from string, limit int) (keys []string, next string, done bool, err error)
+	Count(ctx context.Context) (int, error)
+	Close() error
+}
+
+// kind is the store that --store names, by the scheme of its URL; empty if it is not
+// known.
+func (c *Config) kind() string {
+	scheme, _, remote := strings.Cut(c.Store, "://")
+	switch {
+	case c.Store == "pebble:" || c.Store == "memory:":
+		return strings.TrimSuffix(c.Store, ":")
+	case remote && (scheme == "postgres" || scheme == "postgresql"):
+		return "postgres"
+	case remote && (scheme == "etcd" || scheme == "etcds"):
+		return "etcd"
+	case remote && scheme == "mysql":
+		return scheme
+	}
+	return ""
+}
+
+// shared reports whether several processes can use the store.
+func (c *Config) shared() bool {
+	k := c.kind()
+	return k == "postgres" || k == "mysql" || k == "etcd"
+}
+
+// least lowers a limit to what the store takes.
+func (p *Process) least(limit *int, flag string, most int) {
+	if *limit > most {
+		p.log.Info("the store takes less than "+flag+" says", "most", most)
+		*limit = most
+	}
+}
+
+func (p *Process) openStore() (err error) {
+	c := &p.cfg
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	switch c.kind() {
+	case "memory":
+		p.store = memory.New(memory.Options{})
+	case "postgres":
+		p.least(&c.MaxKey, "--max-key", postgres.MaxKey)
+		p.store, err = opened(postgres.Open(ctx, postgres.Options{URL: c.Store, Cluster: p.cluster,
+			MaxKey: c.MaxKey, MaxValue: c.MaxValue, Timeout: c.Timeout, Logger: p.log}))
+	case "mysql":
+		p.least(&c.MaxKey, "--max-key", mysql.MaxKey)
+		p.store, err = opened(mysql.Open(ctx, mysql.Options{URL: c.Store, Cluster: p.cluster,
+			MaxKey: c.MaxKey, MaxValue: c.MaxValue, Timeout: c.Timeout, Logger: p.log}))
+	case "etcd":
+		p.least(&c.MaxKey, "--max-key", etcd.MaxKey)
+		p.least(&c.MaxValue, "--max-value", etcd.MaxValue)
+		p.gather = etcd.MaxValue
+		opt := etcd.Options{URL: c.Store, Cluster: p.cluster, MaxKey: c.MaxKey, MaxValue: c.MaxValue, Timeout: c.Timeout, Logger: p.log}
+		if c.TLSCA != "" {
+			opt.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+			if opt.TLS.RootCAs, err = trusted(c.TLSCA); err != nil {
+				return err
+			}
+		}
+		p.store, err = opened(etcd.Open(ctx, opt))
+	default:
+		p.store, err = opened(pebble.Open(filepath.Join(c.Data, "store"), pebble.Options{
+			NoSync: c.NoSync, MaxKey: c.MaxKey, MaxValue: c.MaxValue, Logger: p.log}))
+	}
+	return err
+}
+
+// opened is a store, or none: a nil pointer in an interface is not nil.
+func opened[S Store](s S, err error) (Store, error) {
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
