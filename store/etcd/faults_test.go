@@ -248,6 +248,43 @@ func TestGuardsCoverAllKeys(t *testing.T) {
 	}
 }
 
+// A guard that comes between the reading of a SetGuard and its writing is seen: the
+// one that came last stands over its range, the other over the rest of its own.
+func TestGuardsThatComeBetween(t *testing.T) {
+	for _, inner := range [][2]string{{"b", "d"}, {"", "b"}, {"aa", "ab"}, {"b", ""}, {"", ""}, {"0", "aa"}, {"c", "d"}, {"a", "c"}} {
+		url := fresh(t)
+		other := open(t, Options{URL: url})
+		for i, low := range []string{"a", "aaa", "b", "bb", "c", "d"} {
+			if err := other.SetGuard(t.Context(), low, "", token(uint64(i+10))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var armed atomic.Bool
+		s := open(t, Options{URL: url, configure: between(func(ctx context.Context, method string, req any, send func() error) error {
+			if txn, ok := req.(*etcdserverpb.TxnRequest); ok && len(txn.Compare) > 0 && armed.Swap(false) {
+				if err := other.SetGuard(ctx, inner[0], inner[1], token(1)); err != nil {
+					t.Error(err)
+				}
+			}
+			return send()
+		})})
+		armed.Store(true)
+		if err := s.SetGuard(t.Context(), "a", "c", token(2)); err != nil {
+			t.Error(err)
+		}
+		if err := covered(t.Context(), s); err != nil || armed.Load() {
+			t.Errorf("with [%s,%s) between: %v", inner[0], inner[1], err)
+		}
+		for _, k := range []string{"0", "1", "a", "aa", "aaa", "b", "bb", "c", "cc", "d", "z"} {
+			r, err := s.Load(t.Context(), k)
+			in := func(low, high string) bool { return low <= k && (high == "" || k < high) }
+			if err != nil || in("a", "c") != (r.Guard == token(2)) || !in("a", "c") && in(inner[0], inner[1]) != (r.Guard == token(1)) {
+				t.Errorf("with [%s,%s) between: over %s stands %v, %v", inner[0], inner[1], k, r.Guard, err)
+			}
+		}
+	}
+}
+
 func covered(ctx context.Context, s *Store) error {
 	r, err := s.client.Get(ctx, s.guardKey(""), clientv3.WithRange(s.past("guard")))
 	if err != nil {

@@ -301,8 +301,11 @@ func TestGuardsCoverAllKeys(t *testing.T) {
 			for n := range uint64(40) {
 				i := r.IntN(len(keys) - 1)
 				low, high := keys[i], keys[i+1+r.IntN(len(keys)-1-i)]
-				if err := s.SetGuard(t.Context(), low, high, token(1000*uint64(w)+n)); err != nil && !errors.Is(err, store.ErrUnavailable) {
-					t.Error(err)
+				if err := s.SetGuard(t.Context(), low, high, token(1000*uint64(w)+n)); err != nil {
+					if !errors.Is(err, store.ErrUnavailable) {
+						t.Error(err)
+					}
+					return
 				}
 			}
 		})
@@ -389,6 +392,35 @@ func covered(ctx context.Context, s *Store) error {
 		return fmt.Errorf("%d guards end at %q", n, end)
 	}
 	return rows.Err()
+}
+
+// A version is not drawn from the floor while the sweeper raises it.
+func TestVersionsWaitForTheFloor(t *testing.T) {
+	url := fresh(t, Migration{})
+	s := open(t, Options{URL: url, Timeout: 300 * time.Millisecond})
+	tx, err := admin(t, url).BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.ExecContext(t.Context(), "UPDATE freshet_meta SET floor = base + 1001"); err != nil {
+		t.Fatal(err)
+	}
+	checked := put("k", "v", store.Token{})
+	checked[0].Check = true
+	for _, muts := range [][]store.Mutation{put("l", "v", store.Token{}), checked} {
+		if _, err := s.Commit(t.Context(), store.ID{1}, muts); !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("a version was drawn from a floor that rises: %v", err)
+		}
+	}
+	var floor int64
+	if err := errors.Join(tx.QueryRowContext(t.Context(), "SELECT floor FROM freshet_meta").Scan(&floor), tx.Commit()); err != nil {
+		t.Fatal(err)
+	}
+	for _, muts := range [][]store.Mutation{put("l", "v", store.Token{}), checked} {
+		if stamps, err := s.Commit(t.Context(), store.ID{1}, muts); err != nil || stamps[0].Version <= store.Version(floor) || stamps[0].Version%2 != 0 {
+			t.Errorf("after the floor %d: %+v, %v", floor, stamps, err)
+		}
+	}
 }
 
 // Nobody can hold a guard for longer than the time limit.
