@@ -98,9 +98,11 @@ func pool(cfg *mariadb.Config, conns int, timeout, wait time.Duration) (*sql.DB,
 	}
 	db := sql.OpenDB(connector{inner, []string{
 		"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", // the fence needs it
-		// What one server of the family does not know, the other reads as a comment.
+		"SET NAMES binary", // what is stored is bytes, on every way there
+		// What one server of the family does not know, the other reads as a comment. In
+		// MariaDB a grant would otherwise make a user that is not there, without a password.
 		fmt.Sprintf("SET SESSION autocommit = 1, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', "+
-			"innodb_lock_wait_timeout = %d, wait_timeout = %d /*M!100600 , max_statement_time = %.3f */ /*!80000 , max_execution_time = %d */",
+			"innodb_lock_wait_timeout = %d, wait_timeout = %d /*M!100600 , sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_CREATE_USER', max_statement_time = %.3f */ /*!80000 , max_execution_time = %d */",
 			seconds(wait), seconds(2*timeout), wait.Seconds(), wait.Milliseconds()),
 	}})
 	db.SetMaxOpenConns(conns)

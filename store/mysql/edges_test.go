@@ -107,15 +107,15 @@ func TestUnsafeServers(t *testing.T) {
 		t.Errorf("a value that the server's packets do not hold: %v", err)
 	}
 	for _, n := range []int{s.opt.MaxValue, s.opt.MaxValue / 2} { // zero bytes take two when they are written out
-		if _, err := s.Commit(t.Context(), store.ID{1}, put("k", strings.Repeat("\x00", n), store.Token{})); err != nil {
-			t.Errorf("a value of %d zero bytes: %v", n, err)
+		if _, err := s.Commit(t.Context(), store.ID{1}, put("k", strings.Repeat("\x00\xff", n/2), store.Token{})); err != nil {
+			t.Errorf("a value of %d bytes: %v", n, err)
 		}
-		m := put("k", strings.Repeat("\x00", n), store.Token{})
-		if _, err := s.Commit(t.Context(), store.ID{1}, append(m, put("l", strings.Repeat("\x00", n), store.Token{})...)); err != nil {
-			t.Errorf("two values of %d zero bytes: %v", n, err)
+		m := put("k", strings.Repeat("\x00\xff", n/2), store.Token{})
+		if _, err := s.Commit(t.Context(), store.ID{1}, append(m, put("l", strings.Repeat("\x00\xff", n/2), store.Token{})...)); err != nil {
+			t.Errorf("two values of %d bytes: %v", n, err)
 		}
-		if r, err := s.Load(t.Context(), "l"); err != nil || string(r.Value) != strings.Repeat("\x00", n) {
-			t.Errorf("a value of %d zero bytes came back as %d, %v", n, len(r.Value), err)
+		if r, err := s.Load(t.Context(), "l"); err != nil || string(r.Value) != strings.Repeat("\x00\xff", n/2) {
+			t.Errorf("a value of %d bytes came back as %d, %v", n, len(r.Value), err)
 		}
 	}
 	exec(t, db, "SET GLOBAL read_only = 1")
@@ -166,6 +166,9 @@ func TestLeastPrivilege(t *testing.T) {
 	}
 	if err := Migrate(t.Context(), mine(url), Migration{Grant: "other"}); err == nil {
 		t.Error("a user without privileges has migrated")
+	}
+	if err := Migrate(t.Context(), url, Migration{Grant: "nobody_like_that"}); err == nil {
+		t.Error("a grant has made a user, without a password")
 	}
 	for _, c := range storetest.Checks {
 		url := fresh(t, Migration{Grant: "server"})
