@@ -91,7 +91,6 @@ var may = map[string][]string{
 	"check":                  {},
 	"sim":                    {"linear/clink", "linear/loan", "shard/lease", "check"},
 	"sim/explore":            {"linear/clink", "shard/lease", "sim", "check"},
-	"store/mysql":            {"store"},
 	"internal/mariadbserver": {},
 }
 

@@ -253,7 +253,8 @@ type Retag struct {
 }
 
 // Reply answers a caller. For a read, Row is the row; for a write or update, the
-// Stamps are as the Muts were, none if nothing was written.
+// Stamps are as the Muts were, none if nothing was written. An odd version is that of
+// a write which was overwritten in the same instant: no reader ever sees it.
 type Reply struct {
 	Op      Op
 	Outcome Outcome

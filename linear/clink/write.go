@@ -15,6 +15,7 @@ type batch struct {
 	keys  []string
 	gens  []lease.Gen // the lease of each key, from the first attempt on
 	muts  []Mut
+	last  *op // whose muts these are
 	blind bool
 	lent  bool // R20
 
@@ -131,7 +132,7 @@ func (p *Pod) depart(now lease.Tick, o *op, out []Output) []Output {
 			b.ops = append(b.ops, q[len(b.ops)])
 			out = append(out, Event{Combined})
 		}
-		b.muts = slices.Clone(b.ops[len(b.ops)-1].muts)
+		b.take()
 	}
 	if b.lent = o.lent != (ID{}); b.lent {
 		b.id, b.muts = o.lent, slices.Clone(o.muts)
@@ -149,6 +150,12 @@ func (p *Pod) depart(now lease.Tick, o *op, out []Output) []Output {
 		return p.send(now, b, out)
 	}
 	return p.gather(now, b, out)
+}
+
+// take makes the last of a batch's blind writes the one that is sent.
+func (b *batch) take() {
+	b.last = b.ops[len(b.ops)-1]
+	b.muts = slices.Clone(b.last.muts)
 }
 
 // send sends the batch under the guards in force, or leaves it ready.
@@ -248,17 +255,23 @@ func (p *Pod) again(now lease.Tick, b *batch, out []Output) []Output {
 	case !p.holdsAll(now, b): // R15
 		return p.disown(now, b, out)
 	case b.blind:
-		b.muts = slices.Clone(b.ops[len(b.ops)-1].muts)
+		b.take()
 		return p.send(now, b, out)
 	}
 	return p.gather(now, b, out)
 }
 
-// finish answers everybody who still waits and lets the next one go.
+// finish answers everybody who still waits and lets the next one go. A write that
+// was overwritten at once has taken effect just before the version that stands there,
+// which must not pass for its own.
 func (p *Pod) finish(now lease.Tick, b *batch, r Reply, out []Output) []Output {
 	for _, o := range b.ops {
-		r.Op = o.id
-		out = p.reply(r, out)
+		own := r
+		own.Op = o.id
+		if b.last != nil && o != b.last && len(r.Stamps) == 1 {
+			own.Stamps = []Stamp{{Version: r.Stamps[0].Version - 1}}
+		}
+		out = p.reply(own, out)
 	}
 	b.ops = nil
 	delete(p.calls, b.call)
@@ -328,6 +341,6 @@ func (p *Pod) abandoned(now lease.Tick, in Abandoned, out []Output) []Output {
 	if len(b.ops) == 0 {
 		return p.finish(now, b, Reply{}, out)
 	}
-	b.muts = slices.Clone(b.ops[len(b.ops)-1].muts) // only blind writes share a batch
+	b.take() // only blind writes share a batch
 	return out
 }
