@@ -16,6 +16,7 @@ type Offer struct {
 	Value   []byte // encoded
 	Exists  bool
 	Version uint64
+	Bare    bool // it exists, and Value is not there: of use only to a cache of versions
 }
 
 const (
@@ -66,12 +67,12 @@ func (c *Cache[V]) offer(h *shard.Handle, over lease.Range, under lease.Gen, nex
 	defer cancel()
 	var batch []Offer
 	size := 0
-	for key, e := range c.entries.All() {
+	for key, e := range c.kept.All() {
 		if e.right.handle != h || e.right.until != 0 || !over.Contains(key) {
 			continue
 		}
 		o := Offer{Key: key, Exists: e.version&gone == 0, Version: e.version &^ gone}
-		if o.Exists {
+		if o.Bare = o.Exists && c.opt.VersionsOnly; o.Exists && !o.Bare {
 			var err error
 			if o.Value, err = c.opt.Codec.Append(nil, e.value); err != nil {
 				continue
@@ -96,6 +97,9 @@ func (c *Cache[V]) offer(h *shard.Handle, over lease.Range, under lease.Gen, nex
 // gave their slice up for this node. They are kept if they are surely the latest.
 func (c *Cache[V]) Offered(after lease.Gen, batch []Offer) {
 	for _, o := range batch {
+		if o.Bare && !c.opt.VersionsOnly {
+			continue
+		}
 		row := clink.Row{Exists: o.Exists, Version: o.Version}
 		if o.Exists {
 			row.Value = o.Value

@@ -66,6 +66,10 @@ type Options[V any] struct {
 	// Timeout bounds each request to the store; after it the outcome is unknown.
 	// Default 5 s.
 	Timeout time.Duration
+	// VersionsOnly keeps the versions of keys in memory and not their values: Version is
+	// answered from there, and reads of values ask the store. It is what a layered cache
+	// needs (CRINK-L; WriteGuards, section 6.4), whose values lie elsewhere.
+	VersionsOnly bool
 	// Queue bounds the writes that wait for one key. Default 4096.
 	Queue int
 	// Drift bounds how much this machine's clock may run fast or slow, in
@@ -128,8 +132,9 @@ func (o *Options[V]) check() error {
 // out are shared: do not change what they refer to.
 type Cache[V any] struct {
 	opt     Options[V]
-	entries *otter.Cache[string, entry[V]]
-	_       [64]byte // what is written now and then stays away from what every hit reads
+	entries *otter.Cache[string, entry[V]] // what reads are served from
+	kept    *otter.Cache[string, entry[V]] // the same, but with VersionsOnly, when nothing is in entries
+	_       [64]byte                       // what is written now and then stays away from what every hit reads
 	sampler sampler
 
 	mu       sync.Mutex // guards the fields below, and every step of the machine
@@ -187,7 +192,10 @@ func New[V any](opt Options[V]) (*Cache[V], error) {
 		return uint32(w)
 	}
 	var err error
-	c.entries, err = otter.New(&otter.Options[string, entry[V]]{MaximumWeight: uint64(max(opt.MaxBytes, 1)), Weigher: weigh})
+	c.kept, err = otter.New(&otter.Options[string, entry[V]]{MaximumWeight: uint64(max(opt.MaxBytes, 1)), Weigher: weigh})
+	if c.entries = c.kept; err == nil && opt.VersionsOnly {
+		c.entries, err = otter.New(&otter.Options[string, entry[V]]{MaximumWeight: 1, Weigher: weigh})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("linear: the map of entries: %w", err)
 	}
@@ -256,6 +264,22 @@ func (c *Cache[V]) Peek(key string) (Entry[V], bool) {
 		return Entry[V]{}, false
 	}
 	return e.public(now, c.opt.Drift), true
+}
+
+// Version returns the version of key's latest state, and whether it exists: from
+// memory if it can. It is that of the row, or of its absence.
+func (c *Cache[V]) Version(ctx context.Context, key string) (version uint64, exists bool, err error) {
+	if e, ok := c.kept.GetIfPresent(key); ok {
+		now := c.opt.Clock.Now()
+		if now&(sampleEvery-1) == 0 {
+			c.sampler.note(key)
+		}
+		if e.right.serves(now) {
+			return e.version &^ gone, e.version&gone == 0, nil
+		}
+	}
+	e, err := c.miss(ctx, key)
+	return e.Version, e.Exists, err
 }
 
 // public is the entry as readers see it.
@@ -402,16 +426,17 @@ func (c *Cache[V]) Close(ctx context.Context) error {
 		w.reply <- answer[V]{err: fmt.Errorf("%w (%w)", ErrOutcomeUnknown, ErrClosed)}
 	}
 	c.mu.Unlock()
-	c.entries.InvalidateAll()
+	c.kept.InvalidateAll()
+	c.kept.StopAllGoroutines()
 	c.entries.StopAllGoroutines()
 	return err
 }
 
 // Len is about how many entries are kept.
-func (c *Cache[V]) Len() int { return c.entries.EstimatedSize() }
+func (c *Cache[V]) Len() int { return c.kept.EstimatedSize() }
 
 // Bytes is about the memory the entries take.
-func (c *Cache[V]) Bytes() int64 { return int64(c.entries.WeightedSize()) }
+func (c *Cache[V]) Bytes() int64 { return int64(c.kept.WeightedSize()) }
 
 // Leases counts the leases the cache serves under.
 func (c *Cache[V]) Leases() int {

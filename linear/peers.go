@@ -202,7 +202,10 @@ func (c *Cache[V]) offerPeers(ctx context.Context, next string, after lease.Gen,
 	for _, o := range batch {
 		flag := byte(0)
 		if o.Exists {
-			flag = 1
+			flag |= 1
+		}
+		if o.Bare {
+			flag |= 2
 		}
 		req = binary.AppendUvarint(append(req, flag), o.Version)
 		req = appendBytes(appendBytes(req, o.Key), string(o.Value))
@@ -272,8 +275,8 @@ func (f *fields) offers() (after lease.Gen, batch []Offer, ok bool) {
 	after = lease.Gen(f.num())
 	for range min(f.num(), uint64(len(f.b))) {
 		flag := f.byte()
-		o := Offer{Exists: flag == 1, Version: f.num(), Key: string(f.bytes()), Value: f.bytes()}
-		f.bad = f.bad || flag > 1
+		o := Offer{Exists: flag&1 != 0, Bare: flag&2 != 0, Version: f.num(), Key: string(f.bytes()), Value: f.bytes()}
+		f.bad = f.bad || flag > 3
 		batch = append(batch, o)
 	}
 	return after, batch, f.whole()

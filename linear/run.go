@@ -89,7 +89,7 @@ func (c *Cache[V]) miss(ctx context.Context, key string) (Entry[V], error) {
 }
 
 func (c *Cache[V]) why(key string) MissCause {
-	e, ok := c.entries.GetIfPresent(key)
+	e, ok := c.kept.GetIfPresent(key)
 	switch {
 	case !ok:
 		return Absent
@@ -121,7 +121,7 @@ func (c *Cache[V]) step(in clink.Input, err error) (asked []request) {
 		case clink.Keep:
 			c.keep(out)
 		case clink.Drop:
-			c.entries.Invalidate(out.Key)
+			c.kept.Invalidate(out.Key)
 		case clink.Reply:
 			c.answer(out, err)
 		case clink.Lent:
@@ -140,27 +140,27 @@ func (c *Cache[V]) keep(k clink.Keep) {
 	e := entry[V]{version: k.Row.Version, right: c.rights[k.Gen]}
 	if !k.Row.Exists {
 		e.version |= gone
-	} else {
+	} else if !c.opt.VersionsOnly {
 		var err error
 		if e.value, err = c.opt.Codec.Decode(k.Row.Value); err != nil {
-			c.entries.Invalidate(k.Key) // its reader is told; nothing is kept
+			c.kept.Invalidate(k.Key) // its reader is told; nothing is kept
 			return
 		}
 	}
 	if e.right == nil || c.opt.MaxBytes < 0 {
-		c.entries.Invalidate(k.Key)
+		c.kept.Invalidate(k.Key)
 		return
 	}
 	if k.Until != 0 {
 		e.right = &right{e.right.handle, k.Until}
 	}
-	c.entries.Set(k.Key, e)
+	c.kept.Set(k.Key, e)
 }
 
 // entry shows the machine what is kept.
 func (c *Cache[V]) entry(key string) (clink.Keep, bool) {
-	e, ok := c.entries.GetIfPresent(key)
-	if !ok {
+	e, ok := c.kept.GetIfPresent(key)
+	if !ok || c.opt.VersionsOnly { // who decides from it needs the value
 		return clink.Keep{}, false
 	}
 	k := clink.Keep{Key: key, Gen: e.right.handle.Gen, Until: e.right.until, Row: clink.Row{Exists: e.version&gone == 0, Version: e.version &^ gone}}
@@ -225,7 +225,7 @@ func (c *Cache[V]) stepAside(cause any) {
 	for _, r := range c.rights {
 		r.handle.Revoke()
 	}
-	c.entries.InvalidateAll()
+	c.kept.InvalidateAll()
 	for op, w := range c.waiting {
 		delete(c.waiting, op)
 		w.reply <- answer[V]{err: fmt.Errorf("%w (%w)", ErrOutcomeUnknown, errAside)}
@@ -281,17 +281,17 @@ func (c *Cache[V]) retag(r clink.Retag) {
 	if old == nil || fresh == nil {
 		return
 	}
-	for key, e := range c.entries.All() {
+	for key, e := range c.kept.All() {
 		if e.right.handle != old.handle || !r.Range.Contains(key) {
 			continue
 		}
 		c.mu.Lock() // no Drop or Keep may come in between
-		if now, ok := c.entries.GetIfPresent(key); ok && now.right.handle == old.handle && old.handle.Valid() && fresh.handle.Valid() {
+		if now, ok := c.kept.GetIfPresent(key); ok && now.right.handle == old.handle && old.handle.Valid() && fresh.handle.Valid() {
 			until := now.right.until
 			if now.right = fresh; until != 0 {
 				now.right = &right{fresh.handle, until}
 			}
-			c.entries.Set(key, now)
+			c.kept.Set(key, now)
 		}
 		c.mu.Unlock()
 	}

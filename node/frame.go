@@ -139,7 +139,10 @@ func appendOffers(b []byte, after lease.Gen, batch []linear.Offer) []byte {
 	for _, o := range batch {
 		flags := byte(0)
 		if o.Exists {
-			flags = 1
+			flags |= 1
+		}
+		if o.Bare {
+			flags |= 2
 		}
 		b = append(b, flags)
 		b = binary.AppendUvarint(b, o.Version)
@@ -156,10 +159,10 @@ func decodeOffers(b []byte) (after lease.Gen, batch []linear.Offer, err error) {
 	s := scan{b: b[2:]}
 	after = lease.Gen(s.num())
 	for range s.count() {
-		if len(s.b) == 0 || s.b[0] > 1 {
+		if len(s.b) == 0 || s.b[0] > 3 {
 			return 0, nil, errFrame
 		}
-		o := linear.Offer{Exists: s.b[0] == 1}
+		o := linear.Offer{Exists: s.b[0]&1 != 0, Bare: s.b[0]&2 != 0}
 		s.b = s.b[1:]
 		o.Version, o.Key, o.Value = s.num(), string(s.bytes()), s.bytes()
 		if s.bad {

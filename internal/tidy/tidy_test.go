@@ -72,6 +72,7 @@ var may = map[string][]string{
 	"linear/loan":            {},
 	"shard/lease":            {},
 	"linear":                 {"linear/clink", "linear/loan", "shard", "shard/lease", "store"},
+	"linear/layered":         {"linear"},
 	"shard":                  {"shard/lease"},
 	"store":                  {},
 	"store/tablet":           {"store"},
