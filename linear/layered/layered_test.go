@@ -229,23 +229,33 @@ func TestRedis(t *testing.T) {
 	if want("k", "two", true); c.Stats().Hits != hits+1 {
 		t.Error("an older item took the place of a newer one")
 	}
-	// Somebody writes something else there, or resurrects what was: reads do not notice.
-	for _, junk := range []string{old, "junk", "\xf5fr"} {
-		if err := rc.Do(ctx, rc.B().Set().Key(prefix+"k").Value(junk).Build()).Error(); err != nil {
-			t.Fatal(err)
-		}
-		want("k", "two", true)
-	}
+	strangers(t, c, rc, prefix, old)
 	if err := c.Delete(ctx, "k"); err != nil {
 		t.Fatal(err)
 	}
 	want("k", "", false)
+	if v, ok, err := c.Unchecked(ctx, "nobody"); v != "" || ok || err != nil {
+		t.Errorf("unchecked, nothing: %q %v %v", v, ok, err)
+	}
+}
+
+// strangers write something else where values are kept, or resurrect what was there: reads
+// of k, which is two, do not notice.
+func strangers(t *testing.T, c *Client, rc rueidis.Client, prefix, old string) {
+	ctx := t.Context()
+	for _, junk := range []string{old, "junk", "\xf5fr"} {
+		if err := rc.Do(ctx, rc.B().Set().Key(prefix+"k").Value(junk).Build()).Error(); err != nil {
+			t.Fatal(err)
+		}
+		if v, ok, err := c.Get(ctx, "k"); v != "two" || !ok || err != nil {
+			t.Fatalf("beside %q: %q %v %v", junk, v, ok, err)
+		}
+	}
 	if err := rc.Do(ctx, rc.B().Lpush().Key(prefix+"list").Element("x").Build()).Error(); err != nil {
 		t.Fatal(err)
 	}
-	want("list", "", false)
-	if v, ok, err := c.Unchecked(ctx, "nobody"); v != "" || ok || err != nil {
-		t.Errorf("unchecked, nothing: %q %v %v", v, ok, err)
+	if v, ok, err := c.Get(ctx, "list"); v != "" || ok || err != nil {
+		t.Fatalf("a list: %q %v %v", v, ok, err)
 	}
 }
 
