@@ -45,11 +45,14 @@ const (
 	Append               // decide from what is there: always writes
 	PutNX                // decide from what is there: write if absent
 	Transact             // decide from what is there, in a transaction of the caller's
+	Layered              // read a version here and a value there
 )
 
 func (k Kind) String() string {
-	return [...]string{"get", "put", "del", "append", "putnx", "transact"}[k]
+	return [...]string{"get", "put", "del", "append", "putnx", "transact", "layered"}[k]
 }
+
+func (k Kind) reads() bool { return k == Get || k == Layered }
 
 // absent stands for absence among the values seen.
 const absent = "\x00absent"
@@ -134,7 +137,7 @@ func (j *Judge) Answered(id int, outcome clink.Outcome, row clink.Row) error {
 	switch {
 	case c == nil:
 		return fmt.Errorf("call %d was answered twice", id)
-	case c.kind == Get && outcome == clink.Done:
+	case c.kind.reads() && outcome == clink.Done:
 		got := absent
 		if row.Exists {
 			got = string(row.Value)
@@ -142,7 +145,7 @@ func (j *Judge) Answered(id int, outcome clink.Outcome, row clink.Row) error {
 		if !c.seen[c.keys[0]][got] {
 			return fmt.Errorf("read of %s at node %d returned %q, which was not current during the call (%v was)", c.keys[0], c.node, got, sorted(c.seen[c.keys[0]]))
 		}
-	case c.kind == Get:
+	case c.kind.reads():
 	case outcome == clink.Unknown:
 	case outcome != clink.Done: // a definite no
 		return j.refused(c)

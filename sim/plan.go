@@ -120,6 +120,8 @@ func (p *Plan) calls(r *rand.Rand, gap lease.Tick) {
 	twins := rand.New(rand.NewPCG(p.Seed, 0x707574)) // apart: seeds that once failed keep their calls
 	loans := rand.New(rand.NewPCG(p.Seed, 0x6c6f616e))
 	lending := loans.IntN(2) * 40
+	layers := rand.New(rand.NewPCG(p.Seed, 0x6c61796572))
+	layering := layers.IntN(2) * 50
 	for t := lease.Tick(0); t < p.Config.Span && len(p.Calls) < 1500; t += spread(r, gap) {
 		c := Call{At: t, Node: -1, Kind: kinds[r.IntN(len(kinds))], Keys: []string{key(r.IntN(p.Config.Keys))}}
 		if r.IntN(2) == 0 {
@@ -136,12 +138,15 @@ func (p *Plan) calls(r *rand.Rand, gap lease.Tick) {
 		case c.Kind == Put && chance(twins, paired):
 			another(twins)
 		}
-		if c.Kind != Get && chance(loans, lending) {
+		if c.Kind == Get && chance(layers, layering) {
+			c.Kind = Layered
+		}
+		if !c.Kind.reads() && chance(loans, lending) {
 			c.Kind = Transact
 			another(loans)
 			another(loans)
 		}
-		if c.Kind != Get && c.Kind != Del && chance(r, expiring) {
+		if !c.Kind.reads() && c.Kind != Del && chance(r, expiring) {
 			c.TTL = ms * lease.Tick(100+r.IntN(5000))
 		}
 		if chance(r, hurried) {

@@ -33,6 +33,7 @@ type storm struct {
 	blocks []func()           // SetGuards that wait for commits in flight
 	storec clock
 	loans  uint64
+	values map[string][]item // what the value cache of a layered cache was told
 	res    Result
 	logged bool
 }
@@ -40,7 +41,7 @@ type storm struct {
 // Run runs a plan to its end, and on until everything has settled. With log it
 // writes down what happens.
 func Run(p Plan, log bool) (res Result) {
-	s := &storm{world: newWorld(p.Seed), plan: p, store: NewStore(), judge: NewJudge(), belief: map[string]string{}, open: map[int]*stormNode{}, logged: log}
+	s := &storm{world: newWorld(p.Seed), plan: p, store: NewStore(), judge: NewJudge(), belief: map[string]string{}, open: map[int]*stormNode{}, values: map[string][]item{}, logged: log}
 	s.res.Sometimes = map[string]int{}
 	s.storec = newClock(s.rng("store clock"), p.Config.Drift)
 	defer func() {
@@ -93,7 +94,7 @@ func Rare() (out []string) {
 		"a request arrives after it was given up", "a request to the store is lost", "an answer of the store is lost", "a SetGuard waits for a commit",
 		"a row expires", "an entry outlives a split", "a drain completes", "an operator moves a slice", "another leader is elected", "a deposed leader saves",
 		"a transaction has several owners", "a loan is not settled in time", "a message of a loan is lost", "the end of a transaction is not heard of",
-		"an owner finds out: 0", "an owner finds out: 2", "an owner finds out: 3")
+		"a layered read is served by the value cache", "a layered read finds another version", "an owner finds out: 0", "an owner finds out: 2", "an owner finds out: 3")
 }
 
 func (s *storm) run(end lease.Tick) {
@@ -231,12 +232,20 @@ func (s *storm) answered(n *stormNode, r clink.Reply) {
 		n.replied(l, r.Outcome)
 		return
 	}
+	if l := n.layered[r.Op]; l != nil && r.Outcome == clink.Done {
+		l.version(r.Row)
+		return
+	}
+	delete(n.layered, r.Op)
 	id := int(r.Op)
 	if s.open[id] != n {
 		s.fail(fmt.Errorf("call %d was answered twice", id))
 		return
 	}
 	delete(s.open, id)
+	if c := n.calls[r.Op]; c.Kind == Put && len(c.Keys) == 1 && r.Outcome == clink.Done && len(r.Stamps) == 1 {
+		s.tellValues(c.Keys[0], item{r.Stamps[0].Version, fmt.Sprintf("v%d", id), true})
+	}
 	delete(n.calls, r.Op)
 	s.log("call %d is answered %v: %v %q", id, r.Outcome, r.Row.Exists, r.Row.Value)
 	s.sometimes(outcomeNames[r.Outcome])

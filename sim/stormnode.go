@@ -24,6 +24,7 @@ type stormNode struct {
 	entries map[string]clink.Keep
 	calls   map[clink.Op]Call
 	lends   map[clink.Op]*lend // to others, and to itself
+	layered map[clink.Op]*layeredRead
 
 	paused   lease.Tick // stands still until then
 	busy     bool       // somebody holds the lock
@@ -46,6 +47,7 @@ func (n *stormNode) boot() {
 	n.up, n.busy, n.waiting, n.paused, n.draining = true, false, nil, 0, false
 	n.clock = newClock(s.rng("clock "+n.name), s.plan.Config.Drift)
 	n.handles, n.entries, n.calls, n.lends = map[lease.Gen]handle{}, map[string]clink.Keep{}, map[clink.Op]Call{}, map[clink.Op]*lend{}
+	n.layered = map[clink.Op]*layeredRead{}
 	n.lease = lease.NewNode(lease.NodeOptions{Node: n.name, Addr: n.name, Host: n.name, Drift: max(1, s.plan.Config.Drift)})
 	n.pod = clink.NewPod(clink.Options{
 		Life: uint64(n.index+1)<<32 | uint64(n.lives), Drift: max(1, s.plan.Config.Drift), Queue: s.plan.Config.Queue, Tags: s.plan.Config.Tags,
@@ -65,7 +67,7 @@ func (n *stormNode) crash(d lease.Tick) {
 	for _, op := range slices.Sorted(maps.Keys(n.calls)) { // their callers lost the connection
 		c := n.calls[op]
 		delete(s.open, int(op))
-		if c.Kind == Get {
+		if c.Kind.reads() {
 			_ = s.judge.Answered(int(op), clink.Failed, clink.Row{})
 		} else {
 			s.fail(s.judge.Answered(int(op), clink.Unknown, clink.Row{}))
@@ -273,8 +275,12 @@ func (n *stormNode) take(op clink.Op, c Call, value string) {
 		n.s.answered(n, clink.Reply{Op: op, Row: e.Row})
 		return
 	}
-	if c.Kind == Transact {
+	switch c.Kind {
+	case Transact:
 		n.borrow(op, c, value)
+		return
+	case Layered:
+		n.readLayered(op, c.Keys[0])
 		return
 	}
 	n.locked(func() {

@@ -2,7 +2,8 @@ package teeth
 
 const loanStories = "./linear/loan"
 
-// loans are the sabotages of transactions over keys of several owners.
+// loans are the sabotages of transactions over keys of several owners, and of layered
+// caches.
 var loans = []Sabotage{
 	{Name: "an entry kept of a loan", File: "linear/clink/write.go", Pkg: storms, Run: "TestStorms",
 		Old: "		case b.lent: // R20: only the store knows what stands there\n			continue\n", New: "		case b.lent:\n			stamps = append(stamps, Stamp{})\n"},
@@ -31,4 +32,16 @@ var loans = []Sabotage{
 		Old: "pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}", New: "pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly}"},
 	{Name: "an update commits whatever its guards say", File: "store/postgres/tables.go", Pkg: "./store/postgres", Run: "TestFenceOverTransactions",
 		Old: "	case status != 0:\n", New: "	case status > 9:\n"},
+	{Name: "an overwritten write passes for the one that stands", File: "linear/clink/write.go", Pkg: storms, Run: "TestStorms",
+		Old: "		if b.last != nil && o != b.last && len(r.Stamps) == 1 {", New: "		if b.last == nil && o != b.last && len(r.Stamps) == 1 {"},
+	{Name: "layered value and version stored apart", File: "sim/stormlayered.go", Pkg: storms, Run: "TestStorms",
+		Old: "		return all[r.IntN(len(all))], true\n", New: "		i = all[r.IntN(len(all))]\n		i.value = all[r.IntN(len(all))].value\n		return i, true\n"},
+	{Name: "version service trusted after lease loss", File: "sim/stormlayered.go", Pkg: storms, Run: "TestStorms",
+		Old: "ok && clink.Serves(n.now(), n.handles[e.Gen].until, e.Until) {", New: "ok {"},
+	{Name: "a value served though its version is not known", File: "linear/layered/layered.go", Pkg: "./linear/layered", Run: "TestWithoutVersions",
+		Old: "		return c.load(ctx, key, missing)\n	case !exists:", New: "		f := <-values\n		return f.item.Value, f.item.Exists, nil\n	case !exists:"},
+	{Name: "a value of any version served", File: "linear/layered/layered.go", Pkg: "./linear/layered", Run: "TestNothingRests",
+		Old: "	case f.item.Version != version:", New: "	case f.item.Version != version && version == 0:"},
+	{Name: "a value told though another write stands there", File: "linear/layered/layered.go", Pkg: "./linear/layered", Run: "TestOverwritten",
+		Old: "	if err == nil && version%2 == 0 { // else another write stands there, and whoever made it tells", New: "	if err == nil {"},
 }

@@ -137,6 +137,25 @@ func TestNothingRestsOnTheValueCache(t *testing.T) {
 	}
 }
 
+// odd is a version service whose writes are all overwritten in the same instant.
+type odd struct{ Versions }
+
+func (odd) Put(context.Context, string, string, time.Duration) (uint64, error) { return 3, nil }
+func (odd) Delete(context.Context, string) (uint64, error)                     { return 3, nil }
+
+// What was overwritten in the same instant is not told: its version has no reader.
+func TestOverwritten(t *testing.T) {
+	cache, _ := versions(t)
+	l := &liar{items: map[string][][]byte{}, rng: rand.New(rand.NewPCG(1, 2))}
+	c := client(t, odd{Local(cache)}, l)
+	if err := errors.Join(c.Set(t.Context(), "k", "v", 0), c.Delete(t.Context(), "k"), c.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if len(l.items) > 0 {
+		t.Errorf("the value cache was told %q", l.items)
+	}
+}
+
 // silent has no version to tell.
 type silent struct{ Versions }
 
