@@ -93,6 +93,7 @@ var may = map[string][]string{
 	"sim":                    {"linear/clink", "linear/loan", "shard/lease", "check"},
 	"sim/explore":            {"linear/clink", "shard/lease", "sim", "check"},
 	"internal/mariadbserver": {},
+	"track":                  {},
 }
 
 // wiring may import anything.
