@@ -15,9 +15,10 @@ type Command struct {
 	Summary                 string
 	Since                   string
 
-	open      bool // before authentication
-	immediate bool // not queued by MULTI
-	run       func(*Conn, [][]byte, *Writer)
+	open       bool // before authentication
+	immediate  bool // not queued by MULTI
+	subscribed bool // possible while subscribed in RESP2
+	run        func(*Conn, [][]byte, *Writer)
 }
 
 // Keys are the keys among args, args[0] being the name.
@@ -156,7 +157,11 @@ func describe(c *Conn, args [][]byte, w *Writer) {
 // pick are the commands by these names, nil where there is none; all without names.
 func (s *Server) pick(names [][]byte) (out []*Command) {
 	for _, n := range names {
-		out = append(out, s.lookup(n))
+		cmd := s.lookup(n)
+		if sub, ok := subcommands[strings.ToLower(string(n))]; ok {
+			cmd = &sub
+		}
+		out = append(out, cmd)
 	}
 	if len(names) == 0 {
 		for _, n := range s.names {

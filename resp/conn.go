@@ -49,6 +49,11 @@ type Conn struct {
 	raw     []byte   // its name as it was sent
 	alike   [][]byte // arguments of GETs, or SETs, that arrived together
 	next    [][]byte // the request after them
+	tracks  bool     // CLIENT TRACKING is on
+	caching bool     // CLIENT CACHING was said, and the next command is what it meant
+	reads   bool     // box.reads is set
+	parked  bool     // box lets others write though a command is at hand
+	box     outbox
 
 	mu             sync.Mutex
 	name, lib, ver string
@@ -58,6 +63,10 @@ type Conn struct {
 	draining       bool
 	since          time.Time // when the client was first asked to authenticate
 	fails          int
+	tracking       Tracking
+
+	subscribed atomic.Bool // to pushes, in RESP2
+	broken     atomic.Bool // whoever pushes were to go to has gone
 }
 
 type replyMode uint8
@@ -93,7 +102,8 @@ func newConn(s *Server, nc net.Conn, id int64) *Conn {
 	c := &Conn{s: s, nc: nc, id: id, created: now, since: now}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.proto.Store(2)
-	c.w = Writer{proto: 2, flush: c.flush}
+	c.w = Writer{proto: 2, wait: func() { c.park(waiting) }}
+	c.box.turns.L = &c.box.mu
 	c.authed.Store(s.opt.Password == "")
 	return c
 }
@@ -164,6 +174,7 @@ func (c *Conn) serve() (take func()) {
 	}
 	c.flush()
 	c.publish()
+	c.endPushes()
 	if c.hijack == nil || c.closing.Load() {
 		return nil
 	}
@@ -193,7 +204,6 @@ func (c *Conn) answer() (again bool) {
 		case err == errOversize:
 			err = c.oversize()
 		case err == nil && n == 0:
-			c.flush()
 			err = c.fill()
 		case err == nil:
 			c.args, c.request = args, n
@@ -210,6 +220,12 @@ func (c *Conn) answer() (again bool) {
 				}
 				if mode != replyOn || c.silent != replyOn {
 					c.hush(mode, mark)
+				}
+				if c.parked || c.reads || c.box.some.Load() {
+					c.answered()
+				}
+				if c.caching && c.multi == nil && c.recent.Name != "client" {
+					c.caching = false
 				}
 			}
 			c.r += c.request
@@ -286,6 +302,7 @@ func (c *Conn) panicked(cause any, mark int) {
 	c.w.buf = c.w.buf[:min(mark, len(c.w.buf))]
 	c.w.Error("ERR internal error; the outcome of the command is unknown, please report it")
 	c.hush(c.silent, mark)
+	c.answered()
 	c.r += c.request
 }
 
@@ -331,10 +348,12 @@ func (c *Conn) fill() error {
 		c.in = make([]byte, 0, firstBuffer)
 	}
 	c.publish()
+	c.park(idle)
 	if !c.mayRead() {
 		return io.EOF
 	}
 	n, err := c.nc.Read(c.in[len(c.in):cap(c.in)])
+	c.resume()
 	c.in = c.in[:len(c.in)+n]
 	c.mu.Lock()
 	c.reading = false
@@ -369,10 +388,8 @@ func (c *Conn) mayRead() bool {
 	return true
 }
 
-func (c *Conn) flush() {
-	if len(c.w.buf) == 0 {
-		return
-	}
+// write writes what is answered. Nobody else writes meanwhile.
+func (c *Conn) write() {
 	if c.w.err == nil {
 		_ = c.nc.SetWriteDeadline(time.Now().Add(c.s.opt.WriteTimeout))
 		if _, c.w.err = c.nc.Write(c.w.buf); c.w.err != nil {
@@ -404,6 +421,8 @@ func (c *Conn) command(args [][]byte) {
 		c.w.Error(wrongArity(cmd.Name))
 	case !c.authed.Load() && !cmd.open:
 		c.w.Error("NOAUTH Authentication required.")
+	case c.subscribed.Load() && c.Proto() == 2 && !cmd.subscribed:
+		c.w.Error(onlySubscribed(cmd, args))
 	case c.multi != nil && cmd.Name == "watch":
 		c.w.Error("ERR WATCH inside MULTI is not allowed")
 	case c.multi != nil && !cmd.immediate:

@@ -34,6 +34,8 @@ func init() {
 		switch connectionCommands[i].Name {
 		case "multi", "exec", "discard":
 			connectionCommands[i].Group = "transactions"
+		case "ping", "quit", "reset":
+			connectionCommands[i].subscribed = true
 		}
 	}
 }
@@ -133,7 +135,13 @@ func auth(c *Conn, args [][]byte, w *Writer) {
 	w.SimpleString("OK")
 }
 
-func ping(_ *Conn, args [][]byte, w *Writer) {
+func ping(c *Conn, args [][]byte, w *Writer) {
+	if c.subscribed.Load() && w.proto == 2 && len(args) <= 2 { // there it must look like a message
+		w.Array(2)
+		w.BulkString("pong")
+		w.Bulk(slices.Concat(args[1:]...))
+		return
+	}
 	switch len(args) {
 	case 1:
 		w.SimpleString("PONG")
@@ -151,6 +159,8 @@ func quit(c *Conn, _ [][]byte, w *Writer) {
 
 func reset(c *Conn, _ [][]byte, w *Writer) {
 	c.dropTransaction()
+	c.stopTracking()
+	c.subscribed.Store(false)
 	c.proto.Store(2)
 	c.w.proto = 2
 	c.silent = replyOn
@@ -232,8 +242,8 @@ func (c *Conn) setName(name string, w *Writer) bool {
 
 func client(c *Conn, args [][]byte, w *Writer) {
 	sub := strings.ToLower(string(args[1]))
-	want := map[string]int{"id": 2, "info": 2, "getname": 2, "setname": 3, "setinfo": 4, "no-evict": 3, "no-touch": 3, "reply": 3, "unpause": 2, "getredir": 2, "help": 2}
-	if n, ok := want[sub]; ok && len(args) != n || sub == "kill" && len(args) < 3 {
+	want := map[string]int{"id": 2, "info": 2, "getname": 2, "setname": 3, "setinfo": 4, "no-evict": 3, "no-touch": 3, "reply": 3, "unpause": 2, "getredir": 2, "help": 2, "caching": 3, "trackinginfo": 2}
+	if n, ok := want[sub]; ok && len(args) != n || (sub == "kill" || sub == "tracking") && len(args) < 3 {
 		w.Error(wrongArity("client|" + sub))
 		return
 	}
@@ -268,13 +278,12 @@ func client(c *Conn, args [][]byte, w *Writer) {
 		clientReply(c, strings.ToLower(string(args[2])), w)
 	case "capa", "unpause":
 		w.SimpleString("OK")
-	case "getredir":
-		w.Int(-1)
 	case "help":
-		w.Array(1)
+		w.Array(2)
 		w.BulkString("CLIENT ID | INFO | LIST | KILL | GETNAME | SETNAME | SETINFO | NO-EVICT | NO-TOUCH | REPLY | CAPA | UNPAUSE")
-	case "tracking", "caching", "trackinginfo":
-		w.Error("ERR client-side caching (CLIENT " + strings.ToUpper(sub) + ") is not supported; turn it off in your client")
+		w.BulkString("CLIENT TRACKING (ON|OFF) [REDIRECT id] [PREFIX p]... [BCAST] [OPTIN] [OPTOUT] [NOLOOP] | CACHING (YES|NO) | TRACKINGINFO | GETREDIR")
+	case "tracking", "caching", "trackinginfo", "getredir":
+		clientTracking(c, sub, args, w)
 	default:
 		w.Error(fmt.Sprintf("ERR unknown subcommand '%.128s'. Try CLIENT HELP.", args[1]))
 	}
@@ -322,8 +331,12 @@ func clientReply(c *Conn, mode string, w *Writer) {
 func (c *Conn) describe() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=0 name=%s age=%d idle=0 flags=N db=0 sub=0 psub=0 multi=-1 cmd=%s user=default lib-name=%s lib-ver=%s resp=%d",
-		c.id, c.nc.RemoteAddr(), c.nc.LocalAddr(), c.name, int(time.Since(c.created).Seconds()), c.cmd, c.lib, c.ver, c.proto.Load())
+	flags, sub := c.flags(), 0
+	if c.subscribed.Load() {
+		sub = 1
+	}
+	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=0 name=%s age=%d idle=0 flags=%s db=0 sub=%d psub=0 multi=-1 cmd=%s user=default redir=%d lib-name=%s lib-ver=%s resp=%d",
+		c.id, c.nc.RemoteAddr(), c.nc.LocalAddr(), c.name, int(time.Since(c.created).Seconds()), flags, sub, c.cmd, c.tracking.redirect(), c.lib, c.ver, c.proto.Load())
 }
 
 func clientList(c *Conn, args [][]byte, w *Writer) {

@@ -70,6 +70,9 @@ type Options struct {
 	MaxInline int
 	// WriteTimeout ends a connection that does not read. Default 10 s.
 	WriteTimeout time.Duration
+	// PushTimeout ends the connection of a client that does not take a push.
+	// Default 1 s.
+	PushTimeout time.Duration
 	// IdleTimeout ends a connection that sends nothing. Default 0: never.
 	IdleTimeout time.Duration
 	// AuthTimeout ends a connection that has not authenticated. Default 10 s.
@@ -87,6 +90,7 @@ func (o *Options) defaults() {
 	o.MaxArgs = cmp.Or(o.MaxArgs, 1<<20)
 	o.MaxInline = cmp.Or(o.MaxInline, 64<<10)
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, 10*time.Second)
+	o.PushTimeout = cmp.Or(o.PushTimeout, time.Second)
 	o.AuthTimeout = cmp.Or(o.AuthTimeout, 10*time.Second)
 	o.Version = cmp.Or(o.Version, "7.4.0")
 	if o.Logger == nil {
@@ -96,11 +100,12 @@ func (o *Options) defaults() {
 
 // Server serves connections. All methods are safe for concurrent use.
 type Server struct {
-	opt   Options
-	h     Handler
-	table map[string]*Command
-	names []string
-	stats stats
+	opt     Options
+	h       Handler
+	tracker Tracker // the same, if it is one
+	table   map[string]*Command
+	names   []string
+	stats   stats
 
 	mu       sync.Mutex
 	conns    map[int64]*Conn
@@ -112,12 +117,13 @@ type Server struct {
 	hijacked sync.WaitGroup
 }
 
-type stats struct{ total, rejected, commands, protocol, panics atomic.Uint64 }
+type stats struct{ total, rejected, commands, protocol, panics, dropped atomic.Uint64 }
 
-// Stats are counts since the start, but for Conns.
+// Stats are counts since the start, but for Conns. Dropped are the clients that
+// did not take a push in time.
 type Stats struct {
-	Conns                                       int
-	Total, Rejected, Commands, Protocol, Panics uint64
+	Conns                                                int
+	Total, Rejected, Commands, Protocol, Panics, Dropped uint64
 }
 
 // ErrClosed is what Serve returns after Shutdown or Close.
@@ -127,7 +133,8 @@ var ErrClosed = errors.New("resp: server closed")
 func NewServer(h Handler, o Options) *Server {
 	o.defaults()
 	s := &Server{opt: o, h: h, table: map[string]*Command{}, conns: map[int64]*Conn{}, taken: map[*Conn]bool{}, listener: map[net.Listener]bool{}}
-	for _, list := range [][]Command{connectionCommands, o.Commands} {
+	s.tracker, _ = h.(Tracker)
+	for _, list := range [][]Command{connectionCommands, pushCommands, o.Commands} {
 		for i := range list {
 			s.table[list[i].Name] = &list[i]
 		}
@@ -222,12 +229,19 @@ func (s *Server) Conns() []*Conn {
 	return out
 }
 
+// Conn is the connection of an ID, nil if it has ended.
+func (s *Server) Conn(id int64) *Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conns[id]
+}
+
 // Stats counts.
 func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	n := len(s.conns)
 	s.mu.Unlock()
-	return Stats{n, s.stats.total.Load(), s.stats.rejected.Load(), s.stats.commands.Load(), s.stats.protocol.Load(), s.stats.panics.Load()}
+	return Stats{n, s.stats.total.Load(), s.stats.rejected.Load(), s.stats.commands.Load(), s.stats.protocol.Load(), s.stats.panics.Load(), s.stats.dropped.Load()}
 }
 
 // Shutdown stops accepting, lets every command under way finish and its reply be

@@ -11,7 +11,7 @@ import (
 type Writer struct {
 	buf   []byte
 	proto int
-	flush func() // nil: everything stays in the buffer
+	wait  func() // nil: everything stays in the buffer
 	err   error
 }
 
@@ -28,10 +28,12 @@ func (w *Writer) Reset() { w.buf = w.buf[:0] }
 // Proto is 2 or 3.
 func (w *Writer) Proto() int { return w.proto }
 
-// MayBlock sends the replies of earlier commands: the one at hand may take long.
+// MayBlock sends the replies of earlier commands, and lets pushes through: the
+// command at hand may take long. Nothing of its own reply may be written yet, or
+// all of it.
 func (w *Writer) MayBlock() {
-	if w.flush != nil && len(w.buf) > 0 {
-		w.flush()
+	if w.wait != nil {
+		w.wait()
 	}
 }
 

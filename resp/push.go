@@ -1,0 +1,241 @@
+package resp
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// outbox is where others leave what a client is to be told without having asked.
+// A push is never in the middle of a reply: while the connection's goroutine
+// waits, with all that is answered written, whoever pushes writes; while it is
+// busy, it writes what has been left as soon as a command is answered.
+type outbox struct {
+	mu     sync.Mutex
+	turns  sync.Cond // when somebody else has written
+	turn   turn
+	back   turn          // what turn was before pushing
+	left   []byte        // pushes to be written by the connection's goroutine
+	batch  chan struct{} // closed when left is written, or never will be
+	late   []byte        // pushes that follow the reply of the command at hand
+	closed bool
+
+	some  atomic.Bool // left or late is not empty
+	reads atomic.Bool // the command at hand reads what the client may keep
+}
+
+// turn says who may write to the connection.
+type turn uint8
+
+const (
+	busy    turn = iota // its goroutine, which runs a command
+	idle                // whoever pushes: its goroutine waits for the client
+	waiting             // whoever pushes: its goroutine waits within a command
+	pushing             // somebody who pushes, and does
+)
+
+const maxLeft = 1 << 20 // bytes of pushes that wait for one client
+
+// ErrGone means that a client has gone, or had to go because it did not take a
+// push in time: whatever it keeps, it knows that it was cut off.
+var ErrGone = errors.New("resp: the client has gone")
+
+// Push tells a client something it has not asked for: b is whole, in its dialect.
+// When it returns nil, b is with the operating system, behind every reply that was
+// complete. If the command at hand reads (see Reads), b is written behind its
+// reply as well. A client that does not take it within PushTimeout is cut off.
+func (c *Conn) Push(b []byte) error {
+	o := &c.box
+	o.mu.Lock()
+	switch o.turn {
+	case idle, waiting:
+		err := c.pushNow(b)
+		o.mu.Unlock()
+		return err
+	case pushing:
+		if o.back == waiting {
+			o.again(b)
+		}
+	}
+	if o.closed {
+		o.mu.Unlock()
+		return ErrGone
+	}
+	if len(o.left)+len(b) > maxLeft {
+		o.mu.Unlock()
+		return c.cut()
+	}
+	o.left = append(o.left, b...)
+	o.some.Store(true)
+	if o.batch == nil {
+		o.batch = make(chan struct{})
+	}
+	written := o.batch
+	o.mu.Unlock()
+	t := time.NewTimer(c.s.opt.PushTimeout)
+	defer t.Stop()
+	select {
+	case <-written:
+		return nil
+	case <-t.C:
+		return c.cut()
+	}
+}
+
+// pushNow writes, in the place of the connection's goroutine, b and what is left
+// meanwhile. The lock is held, but not while it writes.
+func (c *Conn) pushNow(b []byte) error {
+	o := &c.box
+	if o.closed {
+		return ErrGone
+	}
+	o.back, o.turn = o.turn, pushing
+	if o.back == waiting {
+		o.again(b)
+	}
+	var err error
+	for batch := (chan struct{})(nil); err == nil && len(b) > 0; {
+		o.mu.Unlock()
+		_ = c.nc.SetWriteDeadline(time.Now().Add(c.s.opt.PushTimeout))
+		if _, err = c.nc.Write(b); err != nil {
+			err = c.cut()
+		}
+		if batch != nil {
+			close(batch)
+		}
+		o.mu.Lock()
+		b, batch, o.left, o.batch = o.left, o.batch, nil, nil
+	}
+	o.some.Store(len(o.late) > 0)
+	o.turn = o.back
+	o.turns.Broadcast()
+	return err
+}
+
+// again has a push that comes while a read is not answered yet written behind the
+// answer too, which may be older than what the push is about.
+func (o *outbox) again(b []byte) {
+	if o.reads.Load() {
+		o.late = append(o.late, b...)
+		o.some.Store(true)
+	}
+}
+
+// PushAfter is Push for what the client itself has caused: if a command is at
+// hand, b follows its reply, and is not waited for.
+func (c *Conn) PushAfter(b []byte) error {
+	o := &c.box
+	o.mu.Lock()
+	if o.turn == idle || o.turn == pushing && o.back == idle {
+		o.mu.Unlock()
+		return c.Push(b)
+	}
+	defer o.mu.Unlock()
+	if o.closed || len(o.late)+len(b) > maxLeft {
+		return c.cut()
+	}
+	o.late = append(o.late, b...)
+	o.some.Store(true)
+	return nil
+}
+
+// Reads tells that the command at hand reads something that the client may keep,
+// and must be called by its handler before that is looked up: a push that comes
+// before the answer will be repeated behind it.
+func (c *Conn) Reads() {
+	c.box.reads.Store(true)
+	c.reads = true
+}
+
+// cut ends the connection of a client that does not take what it is told.
+func (c *Conn) cut() error {
+	if !c.closing.Load() {
+		c.s.stats.dropped.Add(1)
+	}
+	c.kill()
+	return ErrGone
+}
+
+// answered ends a command: what others have left for the client follows its reply.
+func (c *Conn) answered() {
+	o := &c.box
+	o.mu.Lock()
+	for o.turn == pushing {
+		o.turns.Wait()
+	}
+	o.turn = busy
+	o.reads.Store(false)
+	c.reads, c.parked = false, false
+	c.w.buf = append(c.w.buf, o.late...)
+	o.late = nil
+	left := len(o.left) > 0
+	o.some.Store(left)
+	o.mu.Unlock()
+	if left {
+		c.flush()
+	}
+}
+
+// flush writes what is answered, and what others have left.
+func (c *Conn) flush() { c.park(busy) }
+
+// park writes the same and lets who pushes write from then on, if next says so.
+// Its goroutine must call answered, or resume, before it writes again.
+func (c *Conn) park(next turn) {
+	o := &c.box
+	for {
+		o.mu.Lock()
+		for o.turn == pushing {
+			o.turns.Wait()
+		}
+		o.turn = busy
+		left, batch := o.left, o.batch
+		if len(left) > 0 && next == waiting {
+			o.again(left)
+		}
+		o.left, o.batch = nil, nil
+		if next == idle {
+			left, o.late = append(left, o.late...), nil
+		}
+		o.some.Store(len(o.late) > 0)
+		if len(c.w.buf) == 0 && len(left) == 0 {
+			o.turn = next
+			c.parked = next == waiting
+			o.mu.Unlock()
+			return
+		}
+		o.mu.Unlock()
+		c.w.buf = append(c.w.buf, left...)
+		c.write()
+		if batch != nil {
+			close(batch)
+		}
+	}
+}
+
+// resume takes the connection back from who pushes.
+func (c *Conn) resume() {
+	o := &c.box
+	o.mu.Lock()
+	for o.turn == pushing {
+		o.turns.Wait()
+	}
+	o.turn = busy
+	o.mu.Unlock()
+}
+
+// endPushes lets nobody wait for a connection that has ended.
+func (c *Conn) endPushes() {
+	o := &c.box
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for o.turn == pushing {
+		o.turns.Wait()
+	}
+	o.turn, o.closed = idle, true
+	if o.batch != nil {
+		close(o.batch)
+	}
+	o.left, o.late, o.batch = nil, nil, nil
+}
