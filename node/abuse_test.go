@@ -82,16 +82,16 @@ func TestJobsThatCannotBeRun(t *testing.T) {
 		{proto: 2, cmds: [][][]byte{{[]byte("SET"), []byte("k"), []byte("v")}, {[]byte("GETRANGE"), []byte("k")}}},
 		{proto: 2, multi: true, cmds: [][][]byte{{[]byte("SET"), []byte("k"), []byte("v")}, {[]byte("GETRANGE"), []byte("k")}}},
 	} {
-		b := n.serve(context.Background(), j.append(nil))
+		b := n.serve(context.Background(), j.append(nil), nil)
 		if len(b) == 0 || b[0] != answerError {
 			t.Errorf("%+v was answered with %q", j, b)
 		}
 	}
 	watching := &job{proto: 2, multi: true, watch: []watched{{"k", 7}}}
-	if b := n.serve(context.Background(), watching.append(nil)); string(b) != string(rune(answerDone))+"*-1\r\n" {
+	if b := n.serve(context.Background(), watching.append(nil), nil); string(b) != string(rune(answerDone))+"*-1\r\n" {
 		t.Errorf("a transaction that only watches was answered with %q", b)
 	}
-	if b := n.serve(context.Background(), []byte{frameVersion, frameRead}); len(b) == 0 {
+	if b := n.serve(context.Background(), []byte{frameVersion, frameRead}, nil); len(b) == 0 {
 		t.Error("a read of the empty key was not answered")
 	}
 }

@@ -152,11 +152,11 @@ func (n *Node) info() string {
 	line := func(format string, a ...any) { fmt.Fprintf(&b, format+"\r\n", a...) }
 	line("# Server")
 	line("redis_version:7.4.0\r\nfreshet_version:%s\r\nredis_mode:standalone\r\nos:%s\r\ntcp_port:%s\r\nuptime_in_seconds:%d", Version, runtime.GOOS, n.addr[strings.LastIndexByte(n.addr, ':')+1:], up)
-	line("\r\n# Clients\r\nconnected_clients:%d\r\nmaxclients:%d", st.Conns, n.p.cfg.MaxConns)
+	line("\r\n# Clients\r\nconnected_clients:%d\r\nmaxclients:%d\r\ntracking_clients:%d", st.Conns, n.p.cfg.MaxConns, n.track.counts().clients)
 	line("\r\n# Memory\r\nused_memory:%d\r\nmaxmemory:%d", mem.HeapAlloc, n.p.cfg.Memory)
 	line("\r\n# Persistence\r\nloading:0\r\nasync_loading:0")
-	line("\r\n# Stats\r\ntotal_connections_received:%d\r\ntotal_commands_processed:%d\r\nrejected_connections:%d\r\nkeyspace_hits:%d\r\nkeyspace_misses:%d",
-		st.Total, st.Commands, st.Rejected, n.m.hits.Load(), n.m.missed.Load())
+	line("\r\n# Stats\r\ntotal_connections_received:%d\r\ntotal_commands_processed:%d\r\nrejected_connections:%d\r\nkeyspace_hits:%d\r\nkeyspace_misses:%d\r\ntracking_total_keys:%d\r\ntracking_total_prefixes:%d",
+		st.Total, st.Commands, st.Rejected, n.m.hits.Load(), n.m.missed.Load(), n.track.counts().keys, n.track.counts().prefixes)
 	line("\r\n# Replication\r\nrole:master\r\nconnected_slaves:0")
 	return b.String()
 }

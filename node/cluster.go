@@ -261,6 +261,11 @@ func (n *Node) state() NodeState {
 func (n *Node) asked(ctx context.Context, kind byte) []byte {
 	out := []byte{answerDone}
 	switch kind {
+	case frameLiving:
+		if !n.p.leads() {
+			return append([]byte{answerError}, "ERR no assigner is here"...)
+		}
+		return append(out, strings.Join(n.p.heard(), "\n")...)
 	case frameHello:
 		return append(out, n.p.cluster...)
 	case frameWho:

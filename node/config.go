@@ -20,27 +20,28 @@ import (
 // Config is everything that freshet serve can be told. The zero value of a field
 // means its default; see Defaults.
 type Config struct {
-	Listen      string        `yaml:"listen"`
-	Admin       string        `yaml:"admin"`
-	Data        string        `yaml:"data"`
-	Store       string        `yaml:"store"`
-	Coordinator string        `yaml:"coordinator"`
-	NodeID      string        `yaml:"node-id"`
-	Advertise   string        `yaml:"advertise"`
-	Nodes       int           `yaml:"nodes"`
-	Lease       time.Duration `yaml:"lease"`
-	Timeout     time.Duration `yaml:"timeout"`
-	MaxKey      int           `yaml:"max-key"`
-	MaxValue    int           `yaml:"max-value"`
-	Memory      int64         `yaml:"memory"`
-	MaxConns    int           `yaml:"max-conns"`
-	Password    string        `yaml:"password"`
-	TLSCert     string        `yaml:"tls-cert"`
-	TLSKey      string        `yaml:"tls-key"`
-	TLSCA       string        `yaml:"tls-ca"`
-	NoSync      bool          `yaml:"no-sync"`
-	BootClock   bool          `yaml:"boot-clock"`
-	Insecure    bool          `yaml:"insecure"`
+	Listen       string        `yaml:"listen"`
+	Admin        string        `yaml:"admin"`
+	Data         string        `yaml:"data"`
+	Store        string        `yaml:"store"`
+	Coordinator  string        `yaml:"coordinator"`
+	NodeID       string        `yaml:"node-id"`
+	Advertise    string        `yaml:"advertise"`
+	Nodes        int           `yaml:"nodes"`
+	Lease        time.Duration `yaml:"lease"`
+	Timeout      time.Duration `yaml:"timeout"`
+	MaxKey       int           `yaml:"max-key"`
+	MaxValue     int           `yaml:"max-value"`
+	Memory       int64         `yaml:"memory"`
+	MaxConns     int           `yaml:"max-conns"`
+	TrackingKeys int           `yaml:"tracking-keys"`
+	Password     string        `yaml:"password"`
+	TLSCert      string        `yaml:"tls-cert"`
+	TLSKey       string        `yaml:"tls-key"`
+	TLSCA        string        `yaml:"tls-ca"`
+	NoSync       bool          `yaml:"no-sync"`
+	BootClock    bool          `yaml:"boot-clock"`
+	Insecure     bool          `yaml:"insecure"`
 
 	Logger *slog.Logger `yaml:"-"`
 }
@@ -51,6 +52,7 @@ func Defaults() Config {
 		Listen: "127.0.0.1:6380", Admin: "127.0.0.1:7380", Data: "./freshet-data", Store: "pebble:", Coordinator: "embedded",
 		NodeID: "n1", Nodes: 1, Lease: 10 * time.Second, Timeout: 5 * time.Second,
 		MaxKey: 4 << 10, MaxValue: 16 << 20, Memory: 256 << 20, MaxConns: 10_000,
+		TrackingKeys: 1_000_000,
 	}
 }
 
@@ -90,6 +92,7 @@ func (c *Config) Check() error {
 	add(c.MaxKey < 1 || c.MaxKey > 1<<20, "--max-key %d is not between 1 and 1 MiB", c.MaxKey)
 	add(c.MaxValue < 1 || c.MaxValue > 256<<20, "--max-value %d is not between 1 and 256 MiB", c.MaxValue)
 	add(c.MaxConns < 1, "--max-conns %d is not positive", c.MaxConns)
+	add(c.TrackingKeys < 1, "--tracking-keys %d is not positive", c.TrackingKeys)
 	add((c.TLSCert == "") != (c.TLSKey == ""), "--tls-cert and --tls-key go together")
 	add(c.Store != "memory:" && c.Data == "" && !joins && !onEtcd, "--data is empty; name a directory, or use --store memory:")
 	return errors.Join(errs...)

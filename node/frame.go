@@ -6,24 +6,30 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/linear"
+	"github.com/freshet-cache/freshet/resp"
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
 // What nodes say to each other, as frames of a link: leases as messages, reads
 // and commands as requests. Each begins with a version and a kind.
 const (
-	frameVersion = 1
+	frameVersion = 2
 
-	frameLease byte = 'L' // a message of shard/lease
-	frameRead  byte = 'R' // a key; answered by an entry
-	frameRun   byte = 'C' // commands; answered by their replies
-	frameSpace byte = 'V' // the name of a space, and a request that its member answers
-	frameOffer byte = 'O' // entries of a slice that moves here
-	frameNo    byte = 'N' // a text: the sender of a renewal cannot be part of the cluster
-	frameHello byte = 'H' // asks for the name of the cluster
-	frameWho   byte = 'W' // asks for the nodes that the assigner has heard of
-	frameState byte = 'S' // asks for the state of one node
-	frameMove  byte = 'M' // a key and a node's id: the key's slice is to move there, or be cut if there is no id
+	frameLease    byte = 'L' // a message of shard/lease
+	frameRead     byte = 'R' // a key; answered by an entry
+	frameRun      byte = 'C' // commands; answered by their replies
+	frameOffer    byte = 'O' // entries of a slice that moves here
+	frameNo       byte = 'N' // a text: the sender of a renewal cannot be part of the cluster
+	frameHello    byte = 'H' // asks for the name of the cluster
+	frameWho      byte = 'W' // asks for the nodes that the assigner has heard of
+	frameState    byte = 'S' // asks for the state of one node
+	frameTrack    byte = 'T' // a key; answered by an entry, and the sender is told when it changes
+	frameInvalid  byte = 'I' // keys that have changed: the receiver's clients are to be told
+	frameFollow   byte = 'F' // prefixes of keys that the sender is to be told of
+	frameAcquired byte = 'A' // an address and slices: the node there owns them from here on
+	frameLiving   byte = 'G' // asks for the nodes that the assigner has heard of lately
+	frameMove     byte = 'M' // a key and a node's id: the key's slice is to move there, or be cut if there is no id
+	frameSpace    byte = 'V' // the name of a space, and a request that its member answers
 )
 
 // The first byte of an answer.
@@ -40,9 +46,21 @@ var errFrame = errors.New("node: malformed frame or another version; run one ver
 type job struct {
 	proto int
 	multi bool      // the reply is that of EXEC
+	track bool      // who sends it is to be told when keys change that it reads
+	by    int64     // the client's connection, at the node it is connected to; 0 if it does not track
 	watch []watched // keys that must not have changed
 	cmds  [][][]byte
+
+	conn *resp.Conn // the client's, if it is connected to this node
+	from *asker     // over whose link the job came; nil if conn is here
 }
+
+// Flags of a job.
+const (
+	jobMulti = 1 << iota
+	jobTrack
+	jobBy
+)
 
 // watched is a key and the version WATCH saw.
 type watched struct {
@@ -53,9 +71,18 @@ type watched struct {
 func (j *job) append(b []byte) []byte {
 	flags := byte(0)
 	if j.multi {
-		flags = 1
+		flags |= jobMulti
+	}
+	if j.track {
+		flags |= jobTrack
+	}
+	if j.by != 0 {
+		flags |= jobBy
 	}
 	b = append(b, frameVersion, frameRun, byte(j.proto), flags)
+	if j.by != 0 {
+		b = binary.AppendUvarint(b, uint64(j.by))
+	}
 	b = binary.AppendUvarint(b, uint64(len(j.watch)))
 	for _, w := range j.watch {
 		b = appendBytes(b, []byte(w.key))
@@ -110,10 +137,13 @@ func (s *scan) bytes() []byte {
 }
 
 func decodeJob(b []byte) (*job, error) {
-	if len(b) < 4 || b[0] != frameVersion || b[1] != frameRun || b[2] != 2 && b[2] != 3 || b[3] > 1 {
+	if len(b) < 4 || b[0] != frameVersion || b[1] != frameRun || b[2] != 2 && b[2] != 3 || b[3] > jobMulti|jobTrack|jobBy {
 		return nil, errFrame
 	}
-	j, s := &job{proto: int(b[2]), multi: b[3] == 1}, scan{b: b[4:]}
+	j, s := &job{proto: int(b[2]), multi: b[3]&jobMulti != 0, track: b[3]&jobTrack != 0}, scan{b: b[4:]}
+	if b[3]&jobBy != 0 {
+		j.by = int64(s.num())
+	}
 	for range s.count() {
 		j.watch = append(j.watch, watched{string(s.bytes()), s.num()})
 	}

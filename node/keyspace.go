@@ -27,7 +27,7 @@ var ownCommands = []resp.Command{
 		Summary: "FR.SPLIT key: makes a slice begin at a key. Nothing changes hands.", Since: "0.1.0"},
 	{Name: "fr.drain", Arity: 1, Flags: []string{"admin"}, Group: "freshet",
 		Summary: "Moves everything this node owns to others; it goes on serving by forwarding.", Since: "0.1.0"},
-	{Name: "fr.link", Arity: 2, Flags: []string{"admin"}, Group: "freshet",
+	{Name: "fr.link", Arity: -2, Flags: []string{"admin"}, Group: "freshet",
 		Summary: "Turns the connection into a link between nodes.", Since: "0.1.0"},
 }
 
@@ -38,6 +38,7 @@ func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 func (n *Node) other(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.Writer) {
 	ctx, cancel := context.WithTimeout(c.Context(), n.p.cfg.Timeout)
 	defer cancel()
+	w.MayBlock()
 	switch cmd.Name {
 	case "watch":
 		n.watch(c, args, w)
@@ -47,13 +48,10 @@ func (n *Node) other(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.Wri
 		}
 		w.SimpleString("OK")
 	case "scan":
-		w.MayBlock()
 		n.scan(ctx, args, w)
 	case "keys":
-		w.MayBlock()
 		n.keys(ctx, string(args[1]), w)
 	case "dbsize":
-		w.MayBlock()
 		if count, err := n.p.store.Count(ctx); err != nil {
 			w.Error(errorText(err))
 		} else {
@@ -93,7 +91,6 @@ func (n *Node) administer(ctx context.Context, name string, args [][]byte, w *re
 	case "fr.split":
 		n.reshard(ctx, args[1], nil, w)
 	case "fr.drain":
-		w.MayBlock()
 		if err := n.Leave(ctx); err != nil {
 			w.Error("TRYAGAIN the node still owns slices: are there other nodes? " + err.Error())
 			return
@@ -244,7 +241,7 @@ func (n *Node) randomKey(ctx context.Context, w *resp.Writer) {
 
 // flush removes every key by its owner, one after the other.
 func (n *Node) flush(c *resp.Conn, w *resp.Writer) {
-	w.MayBlock()
+	n.track.forgetEverywhere(cause{conn: c.ID()}) // and of each key that somebody reads from here on, when it goes
 	for from, done := "", false; !done; {
 		keys, next, end, err := n.p.store.Scan(c.Context(), from, 1000)
 		if err != nil {

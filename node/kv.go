@@ -64,15 +64,16 @@ func (t *tx) del(key []byte) { t.err = errors.Join(t.err, t.Delete(string(key)))
 // reader is the kv of commands that only read: each key by itself, from
 // wherever its latest state is.
 type reader struct {
-	n    *Node
-	c    *resp.Conn
-	w    *resp.Writer
-	size int // of the values read
-	err  error
+	n     *Node
+	c     *resp.Conn
+	w     *resp.Writer
+	track bool // the client is told when the keys change
+	size  int  // of the values read
+	err   error
 }
 
 func (r *reader) get(key []byte) (linear.Entry[string], bool) {
-	e, err := r.n.read(r.c, key, r.w)
+	e, err := r.n.read(r.c, key, r.w, r.track)
 	if r.size += len(e.Value); r.size > max(maxAnswer, r.limit()) {
 		err = errAnswer
 	}

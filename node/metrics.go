@@ -99,10 +99,20 @@ func newMetrics(n *Node) *metrics {
 	gauge := func(name, help string, v func() float64) {
 		f.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, v))
 	}
-	f.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "hits_total", Help: "Reads served from memory."}, func() float64 { return float64(m.hits.Load()) }))
 	gauge("entries", "Entries in memory.", func() float64 { return float64(n.cache.Len()) })
 	gauge("entries_bytes", "Memory of entries, as bounded by --memory.", func() float64 { return float64(n.cache.Bytes()) })
 	gauge("connections", "Client connections.", func() float64 { return float64(n.server.Stats().Conns) })
+	count := func(name, help string, v func() uint64) {
+		f.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(v()) }))
+	}
+	count("hits_total", "Reads served from memory.", m.hits.Load)
+	gauge("tracking_clients", "Clients with CLIENT TRACKING on.", func() float64 { return float64(n.track.counts().clients) })
+	gauge("tracking_keys", "Keys remembered for them.", func() float64 { return float64(n.track.counts().keys) })
+	gauge("tracking_peer_keys", "Keys remembered for the clients of other nodes.", func() float64 { return float64(n.track.counts().peerKeys) })
+	gauge("tracking_prefixes", "Prefixes that clients follow with BCAST.", func() float64 { return float64(n.track.counts().prefixes) })
+	count("tracking_pushes_total", "Invalidations sent to clients.", n.track.pushes.Load)
+	count("tracking_evictions_total", "Keys invalidated because too many were remembered.", func() uint64 { return n.track.counts().evicted })
+	count("tracking_dropped_total", "Clients cut off because they did not take an invalidation in time.", func() uint64 { return n.server.Stats().Dropped })
 	gauge("slices_owned", "Slices this node owns.", func() float64 { return float64(n.cache.Leases()) })
 	gauge("table_version", "Version of the routing table; it grows with every resharding.", func() float64 { return float64(n.shard.Table().Version) })
 	gauge("ready", "Whether the node is ready.", func() float64 {
@@ -120,11 +130,13 @@ func (m *metrics) hit() { m.hits.Add(1) }
 type watcher struct {
 	shard.Watcher
 	m *metrics
+	t *tracking
 }
 
 // Acquired implements shard.Watcher.
 func (w watcher) Acquired(h *shard.Handle, after lease.Gen) {
 	w.m.leases[0].Inc()
+	w.t.acquired(h) // first: no write may be acknowledged before
 	w.Watcher.Acquired(h, after)
 }
 

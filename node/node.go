@@ -35,6 +35,9 @@ type Node struct {
 	server   *resp.Server
 	admin    *http.Server
 	m        *metrics
+	track    *tracking
+	ctx      context.Context // ends with the node
+	stop     context.CancelFunc
 	cursors  cursors
 	spaces   spaces
 	begun    chan struct{} // closed when all of the above is there
@@ -45,6 +48,7 @@ type Node struct {
 // listen takes the ports of the i-th node.
 func listen(p *Process, i int) (*Node, error) {
 	n := &Node{p: p, id: p.cfg.NodeID, begun: make(chan struct{})}
+	n.ctx, n.stop = context.WithCancel(context.Background())
 	if p.cfg.Nodes > 1 {
 		n.id = strings.TrimRight(p.cfg.NodeID, "0123456789") + strconv.Itoa(i+1)
 	}
@@ -70,8 +74,10 @@ func (n *Node) start() error {
 	if err != nil {
 		return err
 	}
+	n.track = newTracking(n)
 	n.m = newMetrics(n)
-	n.peers = &peers{password: n.p.cfg.Password, maxFrame: n.p.maxFrame(), tls: ctls, message: n.fromAssigner, request: n.serve, links: map[string]*dialled{}}
+	n.peers = &peers{password: n.p.cfg.Password, self: n.addr, maxFrame: n.p.maxFrame(), tls: ctls, message: n.fromAssigner, links: map[string]*dialled{},
+		request: func(ctx context.Context, frame []byte) []byte { return n.serve(ctx, frame, nil) }}
 	n.server = resp.NewServer(n, resp.Options{
 		Commands: n.p.commands, Password: n.p.cfg.Password, TLS: n.p.tls, MaxConns: n.p.cfg.MaxConns,
 		MaxBulk: max(n.p.cfg.MaxKey, n.p.cfg.MaxValue), Logger: n.p.log,
@@ -91,6 +97,7 @@ func (n *Node) start() error {
 	close(n.begun)
 	n.admin = &http.Server{Handler: n.adminHandler(), ReadHeaderTimeout: adminTimeout, IdleTimeout: adminTimeout}
 	n.work.Go(func() { _ = n.admin.Serve(n.adminListener) })
+	n.work.Go(n.track.expire)
 	n.shard.Hurry()
 	return nil
 }
@@ -109,7 +116,7 @@ func (n *Node) running() bool {
 func (n *Node) join(w shard.Watcher) {
 	n.shard = shard.StartNode(shard.NodeOptions{
 		NodeOptions: lease.NodeOptions{Node: n.incarnation, Addr: n.addr, Host: n.p.host, Drift: 200},
-		Clock:       n.p.clock, Beat: min(n.p.cfg.Lease/5, defaultBeat), Watch: watcher{w, n.m},
+		Clock:       n.p.clock, Beat: min(n.p.cfg.Lease/5, defaultBeat), Watch: watcher{w, n.m, n.track},
 		Send: func(m any) {
 			if home := n.p.home(); home != "" { // else nobody leads, and the next beat asks again
 				n.peers.send(home, lease.Append([]byte{frameVersion, frameLease}, m), n.again)
@@ -119,10 +126,13 @@ func (n *Node) join(w shard.Watcher) {
 	})
 }
 
-// again asks for leases at once, for the link to the assigner stands again. Before
-// the node has begun there is nobody to ask: start does.
-func (n *Node) again() {
+// again asks for leases at once, for the link to the assigner stands again, or is
+// broken. Before the node has begun there is nobody to ask: start does.
+func (n *Node) again(stands bool) {
 	if n.running() {
+		if !stands {
+			n.track.away()
+		}
 		n.shard.Hurry()
 	}
 }
@@ -149,13 +159,18 @@ func (n *Node) fromAssigner(frame []byte) {
 		return
 	}
 	n.shard.Deliver(m)
+	n.track.back()
 }
 
 // Command implements resp.Handler.
 func (n *Node) Command(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.Writer) {
 	if cmd.Name == "get" { // nearly every command is this one, and a hit
 		key := args[1]
+		track := c.Tracks() && len(key) > 0 && n.track.reading(c, args[1:], w)
 		if e, ok := n.cache.Peek(view(key)); ok {
+			if track {
+				n.track.read(key, e)
+			}
 			n.session(c).hits++
 			value(e, w)
 			return
@@ -178,7 +193,7 @@ func (n *Node) Command(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.W
 	}
 	switch run, write := reads[cmd.Name], writes[cmd.Name]; {
 	case run != nil:
-		n.runRead(c, run, args, w)
+		n.runRead(c, cmd, run, args, w)
 	case write != nil:
 		n.runWrite(c, cmd, args, w)
 	default:
@@ -196,8 +211,8 @@ func (n *Node) badKey(cmd *resp.Command, args [][]byte) string {
 	return ""
 }
 
-func (n *Node) runRead(c *resp.Conn, run command, args [][]byte, w *resp.Writer) {
-	r := &reader{n: n, c: c, w: w}
+func (n *Node) runRead(c *resp.Conn, cmd *resp.Command, run command, args [][]byte, w *resp.Writer) {
+	r := &reader{n: n, c: c, w: w, track: c.Tracks() && n.track.reading(c, cmd.Keys(args), w)}
 	tmp := resp.NewWriter(w.Proto())
 	if run(r, args, tmp); r.err != nil {
 		w.Error(errorText(r.err))
@@ -230,6 +245,7 @@ func (n *Node) runWrite(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.
 		}
 		w.Raw(tmp.Bytes())
 	default:
+		w.MayBlock()
 		n.each(c, args[0], args[1:], step, w)
 	}
 }
@@ -255,7 +271,7 @@ func (n *Node) each(c *resp.Conn, name []byte, args [][]byte, step int, w *resp.
 	for i := 0; i+step <= len(args); i += step {
 		j := &job{proto: 2, cmds: [][][]byte{append([][]byte{name}, args[i:i+step]...)}}
 		tmp := resp.NewWriter(2)
-		n.run(c, j, []string{string(args[i])}, tmp)
+		n.run(c, j, []string{string(args[i])}, tmp) // whose caller has let pushes through
 		switch b := tmp.Bytes(); b[0] {
 		case '-':
 			w.Raw(b)
@@ -296,6 +312,9 @@ func (n *Node) Exec(c *resp.Conn, cmds []resp.Queued, w *resp.Writer) {
 	case !n.together(keys):
 		w.Error(errCrossOwner.Error())
 	default:
+		if c.Tracks() {
+			n.track.transaction(c, j, w)
+		}
 		n.run(c, j, keys, w)
 	}
 }
@@ -328,7 +347,7 @@ func (n *Node) watch(c *resp.Conn, args [][]byte, w *resp.Writer) {
 		return
 	}
 	for _, key := range args[1:] {
-		e, err := n.read(c, key, w)
+		e, err := n.read(c, key, w, false)
 		if err != nil {
 			w.Error(errorText(err))
 			return
@@ -337,9 +356,6 @@ func (n *Node) watch(c *resp.Conn, args [][]byte, w *resp.Writer) {
 	}
 	w.SimpleString("OK")
 }
-
-// Closed implements resp.Handler.
-func (n *Node) Closed(*resp.Conn) {}
 
 // Idle implements resp.Handler.
 func (n *Node) Idle(c *resp.Conn) {
@@ -355,16 +371,26 @@ func (n *Node) link(c *resp.Conn, args [][]byte, w *resp.Writer) {
 		w.Error("ERR this node speaks link version " + strconv.Itoa(frameVersion) + "; run one version of freshet on all nodes")
 		return
 	}
+	from := ""
+	if len(args) > 2 {
+		from = string(args[2])
+	}
 	w.SimpleString("OK")
 	c.Hijack(func(nc net.Conn, r *bufio.Reader) {
 		var l *link.Link
+		over := &asker{addr: from}
 		made := make(chan struct{})
-		l = link.New(nc, r, link.Options{MaxFrame: n.p.maxFrame(), Request: n.serve, Message: func(f []byte) {
+		l = link.New(nc, r, link.Options{MaxFrame: n.p.maxFrame(), Request: func(ctx context.Context, f []byte) []byte {
+			<-made
+			return n.serve(ctx, f, over)
+		}, Message: func(f []byte) {
 			<-made
 			n.p.fromNode(f, l)
 		}})
+		over.Link = l
 		close(made)
 		<-l.Done()
+		n.track.parted(over)
 		l.Wait()
 		n.p.forget(l)
 	})
@@ -404,6 +430,7 @@ func (n *Node) drain(ctx context.Context) {
 // close ends everything.
 func (n *Node) close(ctx context.Context) error {
 	var err error
+	n.stop()
 	if n.admin != nil {
 		_ = n.admin.Close()
 	}

@@ -21,6 +21,7 @@ var errUnreached = errors.New("node: the other node could not be reached; nothin
 // is needed, and again when it broke.
 type peers struct {
 	password string
+	self     string // where the others reach this node; empty if it is none
 	tls      *tls.Config
 	maxFrame int // 0: link's default
 	message  func(frame []byte)
@@ -114,7 +115,11 @@ func (p *peers) dial(addr string) (*link.Link, error) {
 		err = ask(nc, r, "AUTH", p.password)
 	}
 	if err == nil {
-		err = ask(nc, r, "FR.LINK", fmt.Sprint(frameVersion))
+		args := []string{"FR.LINK", fmt.Sprint(frameVersion), p.self}
+		if p.self == "" {
+			args = args[:2]
+		}
+		err = ask(nc, r, args...)
 	}
 	if err != nil {
 		nc.Close()
@@ -156,7 +161,7 @@ func (p *peers) call(ctx context.Context, addr string, frame []byte) ([]byte, er
 // send sends a message if a link stands; else it dials one and the message is
 // lost, which messages may be. Then again is called as soon as the link stands, and
 // when it breaks.
-func (p *peers) send(addr string, frame []byte, again func()) {
+func (p *peers) send(addr string, frame []byte, again func(stands bool)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	d := p.links[addr]
@@ -184,9 +189,9 @@ func (p *peers) send(addr string, frame []byte, again func()) {
 				<-tick.C
 				continue
 			}
-			again()
+			again(true)
 			<-l.Done() // and once more when it breaks: whoever is there may come back at once
-			again()
+			again(false)
 			return
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -18,9 +19,13 @@ var errNowhere = errors.New("TRYAGAIN nothing was written: the keys have no reac
 
 // read is the state of a key: from this node's memory, from its owner's, or from
 // the store. It fails only if the store does.
-func (n *Node) read(c *resp.Conn, key []byte, w *resp.Writer) (linear.Entry[string], error) {
+// If track, its interest in the key was remembered before.
+func (n *Node) read(c *resp.Conn, key []byte, w *resp.Writer, track bool) (linear.Entry[string], error) {
 	if e, ok := n.cache.Peek(view(key)); ok {
 		n.m.hit()
+		if track {
+			n.track.read(key, e)
+		}
 		return e, nil
 	}
 	if w != nil {
@@ -36,7 +41,11 @@ func (n *Node) read(c *resp.Conn, key []byte, w *resp.Writer) (linear.Entry[stri
 			break
 		}
 		first, cancel := context.WithTimeout(ctx, n.p.cfg.Timeout/4) // an owner that says nothing must leave time for the store
-		e, err := n.readFrom(first, r.Addr, key)
+		var via *resp.Conn
+		if track {
+			via = c
+		}
+		e, err := n.readFrom(first, r.Addr, key, via, w)
 		cancel()
 		if err == nil {
 			return e, nil
@@ -46,7 +55,15 @@ func (n *Node) read(c *resp.Conn, key []byte, w *resp.Writer) (linear.Entry[stri
 			break
 		}
 	}
-	return n.cache.GetEntry(ctx, name)
+	owned := track && n.cache.Owns(name)
+	e, err := n.cache.GetEntry(ctx, name)
+	switch {
+	case owned:
+		n.track.read(key, e)
+	case track:
+		n.track.disown(c, key)
+	}
+	return e, err
 }
 
 // notOwner is the answer of a node that does not own a key, and has a table of this
@@ -70,11 +87,17 @@ func (n *Node) newer(ctx context.Context, version uint64) bool {
 	return true
 }
 
-// readFrom asks another node. Any failure means: read the store instead.
-func (n *Node) readFrom(ctx context.Context, addr string, key []byte) (linear.Entry[string], error) {
+// readFrom asks another node, which is to tell when the key changes if there is a
+// client to be told. Any failure means: read the store instead.
+func (n *Node) readFrom(ctx context.Context, addr string, key []byte, track *resp.Conn, w *resp.Writer) (linear.Entry[string], error) {
 	n.m.forwarded[0].Inc()
-	frame := append([]byte{frameVersion, frameRead}, key...)
-	b, err := n.peers.call(ctx, addr, frame)
+	var b []byte
+	var err error
+	if track != nil {
+		b, err = n.track.call(ctx, addr, append([]byte{frameVersion, frameTrack}, key...), track, [][]byte{key}, w)
+	} else {
+		b, err = n.peers.call(ctx, addr, append([]byte{frameVersion, frameRead}, key...))
+	}
 	switch {
 	case err != nil:
 		return linear.Entry[string]{}, err
@@ -84,7 +107,11 @@ func (n *Node) readFrom(ctx context.Context, addr string, key []byte) (linear.En
 	case len(b) == 0 || b[0] != answerDone:
 		return linear.Entry[string]{}, errFrame
 	}
-	return decodeEntry(b[1:])
+	e, err := decodeEntry(b[1:])
+	if track != nil && err == nil {
+		n.track.read(key, e)
+	}
+	return e, err
 }
 
 // run has a job done by the owner of its keys, wherever that is, and writes the
@@ -93,6 +120,9 @@ func (n *Node) run(c *resp.Conn, j *job, keys []string, w *resp.Writer) {
 	w.MayBlock()
 	ctx, cancel := context.WithTimeout(c.Context(), n.p.cfg.Timeout)
 	defer cancel()
+	if j.conn = c; c.Tracks() {
+		j.by = c.ID()
+	}
 	wait := time.Millisecond
 	for {
 		done := n.attempt(ctx, j, keys, w)
@@ -132,7 +162,13 @@ func (n *Node) attempt(ctx context.Context, j *job, keys []string, w *resp.Write
 		return false
 	}
 	n.m.forwarded[1].Inc()
-	b, err := n.peers.call(ctx, r.Addr, j.append(nil))
+	var b []byte
+	var err error
+	if j.track {
+		b, err = n.track.call(ctx, r.Addr, j.append(nil), j.conn, n.readsOf(j), w)
+	} else {
+		b, err = n.peers.call(ctx, r.Addr, j.append(nil))
+	}
 	switch {
 	case errors.Is(err, errUnreached):
 		return false
@@ -154,20 +190,33 @@ var errCrossOwner = errors.New("CROSSSLOT the keys belong to different owners; a
 // errWatched: a watched key has changed; EXEC answers null.
 var errWatched = errors.New("node: a watched key has changed")
 
-// do runs a job here, as one update, and returns its encoded reply. With
-// ErrNotOwner nothing was done.
+// do runs a job here and returns its encoded reply, when all who track what it has
+// changed have been told. With ErrNotOwner nothing was done.
 func (n *Node) do(ctx context.Context, j *job, keys []string) ([]byte, error) {
+	b, changed, err := n.carryOut(ctx, j, keys)
+	if errors.Is(err, linear.ErrOutcomeUnknown) {
+		n.track.doubtful(keys, j)
+		return nil, err
+	}
+	n.track.changed(changed, j)
+	return b, err
+}
+
+// carryOut runs a job as one update, and returns its encoded reply and the keys it
+// changed.
+func (n *Node) carryOut(ctx context.Context, j *job, keys []string) ([]byte, []string, error) {
 	if !j.multi {
 		switch args := j.cmds[0]; {
 		case lower(args[0]) == "set" && len(args) == 3, lower(args[0]) == "mset" && len(args)%2 == 1:
-			return n.set(ctx, keys, args[1:])
+			b, err := n.set(ctx, keys, args[1:])
+			return b, keys, err
 		}
 	}
 	if n.owned(keys) < len(keys) {
-		return nil, n.elsewhere(keys)
+		return nil, nil, n.elsewhere(keys)
 	}
 	w := resp.NewWriter(j.proto)
-	_, err := n.cache.Update(ctx, keys, func(t *linear.Tx[string]) error {
+	versions, err := n.cache.Update(ctx, keys, func(t *linear.Tx[string]) error {
 		w.Reset()
 		for _, x := range j.watch {
 			e, err := t.Get(x.key)
@@ -192,9 +241,9 @@ func (n *Node) do(ctx context.Context, j *job, keys []string) ([]byte, error) {
 		w.Reset()
 		w.NullArray()
 	case err != nil:
-		return nil, err
+		return nil, nil, err
 	}
-	return w.Bytes(), nil
+	return w.Bytes(), slices.Sorted(maps.Keys(versions)), nil
 }
 
 // one runs one command of a job.
@@ -260,8 +309,9 @@ func (n *Node) owned(keys []string) (count int) {
 	return count
 }
 
-// serve answers another node's request.
-func (n *Node) serve(ctx context.Context, frame []byte) []byte {
+// serve answers another node's request, which came over a link that the other node
+// opened; over is nil if it was this one.
+func (n *Node) serve(ctx context.Context, frame []byte, over *asker) []byte {
 	if len(frame) < 2 || frame[0] != frameVersion {
 		return append([]byte{answerError}, "ERR "+errFrame.Error()...)
 	}
@@ -271,8 +321,11 @@ func (n *Node) serve(ctx context.Context, frame []byte) []byte {
 	ctx, cancel := context.WithTimeout(ctx, n.p.cfg.Timeout)
 	defer cancel()
 	switch frame[1] {
-	case frameRead:
+	case frameRead, frameTrack:
 		key := string(frame[2:])
+		if frame[1] == frameTrack {
+			n.track.interest(over, key)
+		}
 		e, hit := n.cache.Peek(key)
 		if hit {
 			return appendEntry([]byte{answerDone}, e)
@@ -293,8 +346,14 @@ func (n *Node) serve(ctx context.Context, frame []byte) []byte {
 			return append([]byte{answerError}, errNotMoved...)
 		}
 		return []byte{answerDone}
-	case frameHello, frameWho, frameState:
+	case frameHello, frameWho, frameState, frameLiving:
 		return n.asked(ctx, frame[1])
+	case frameInvalid:
+		return n.track.invalid(frame)
+	case frameFollow:
+		return n.track.follow(frame, over)
+	case frameAcquired:
+		return n.track.introduced(ctx, frame)
 	case frameRun:
 		j, err := decodeJob(frame)
 		if err != nil {
@@ -303,6 +362,11 @@ func (n *Node) serve(ctx context.Context, frame []byte) []byte {
 		keys := n.keysOf(j)
 		if !n.possible(j) || len(keys) == 0 {
 			return append([]byte{answerError}, "ERR "+errFrame.Error()...)
+		}
+		if j.from = over; j.track {
+			for _, k := range n.readsOf(j) {
+				n.track.interest(over, string(k))
+			}
 		}
 		b, err := n.do(ctx, j, keys)
 		switch {

@@ -20,12 +20,16 @@ func (n *Node) Gets(c *resp.Conn, cmd *resp.Command, keys [][]byte, w *resp.Writ
 		names = append(names, view(k))
 	}
 	s.names = names
+	track := c.Tracks() && n.track.reading(c, keys, w)
 	if len(s.out) < len(names) {
 		s.out = make([]linear.Entry[string], 2*len(names))
 	}
 	for at := 0; at < len(names); at++ {
 		hits := n.cache.Hits(names[at:], s.out)
-		for _, e := range s.out[:hits] {
+		for i, e := range s.out[:hits] {
+			if track {
+				n.track.read(keys[at+i], e)
+			}
 			if value(e, w); len(w.Bytes()) > gatherBytes {
 				w.MayBlock()
 			}

@@ -1,0 +1,274 @@
+package node
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/freshet-cache/freshet/shard/lease"
+)
+
+// tracker is a connection that tracks.
+func tracker(t *testing.T, addr string, options ...string) *wire {
+	t.Helper()
+	c := dial(t, addr)
+	c.do("hello", "3")
+	if r := c.do(append([]string{"client", "tracking", "on"}, options...)...); r.Text != "OK" {
+		t.Fatalf("CLIENT TRACKING %v: %v", options, r)
+	}
+	return c
+}
+
+// hears wants a client to have been told exactly this by now.
+func (c *wire) hears(want ...string) {
+	c.t.Helper()
+	if got := c.told(); !slices.Equal(got, want) {
+		c.t.Errorf("hears %q, want %q", got, want)
+	}
+}
+
+// keyAt is a key that the i-th of three nodes owns.
+func keyAt(t *testing.T, p *Process, i int) string {
+	t.Helper()
+	for { // slices are still being spread, perhaps
+		for k := range 75 {
+			if key := fmt.Sprintf("%c:k", '0'+k); p.nodes[i].cache.Owns(key) {
+				return key
+			}
+		}
+	}
+}
+
+// A key that must go because too many are remembered is invalidated, here and for
+// the clients of other nodes.
+func TestEvictedKeysAreInvalid(t *testing.T) {
+	p := start(t, func(c *Config) { c.Nodes, c.TrackingKeys = 3, 3 })
+	for i, n := range p.nodes[:2] { // the first owns what it is asked for, the second does not
+		c := tracker(t, n.addr)
+		kept := map[string]bool{}
+		first := keyAt(t, p, 0)[:1]
+		for j := range 20 {
+			key := fmt.Sprintf("%s:%d:%d", first, i, j)
+			c.do("get", key)
+			kept[key] = true
+			for _, said := range c.told() {
+				delete(kept, strings.Trim(strings.TrimPrefix(said, "[invalidate "), "[]"))
+			}
+			if len(kept) > 3 {
+				t.Fatalf("%d keys are kept, and 3 are remembered", len(kept))
+			}
+		}
+		w := dial(t, p.nodes[2].addr)
+		for key := range kept {
+			w.do("set", key, "v")
+		}
+		if got := c.told(); len(got) != len(kept) {
+			t.Errorf("told %q of %v", got, kept)
+		}
+	}
+	if n := p.nodes[0].track.counts().evicted; n == 0 {
+		t.Error("evictions are not counted")
+	}
+}
+
+// Keys whose lives end are invalidated without anybody asking for them.
+func TestExpiredKeysAreInvalid(t *testing.T) {
+	p := start(t, func(c *Config) { c.Nodes = 3 })
+	w := dial(t, p.nodes[2].addr)
+	for i, n := range p.nodes[:2] {
+		c := tracker(t, n.addr)
+		key := fmt.Sprint(keyAt(t, p, 0), i)
+		w.do("set", key, "v", "px", "100")
+		if r := c.do("mget", key, "nothing"); r.String() != "[v (nil)]" {
+			t.Fatal(r)
+		}
+		if r := c.reply(); r.String() != "[invalidate ["+key+"]]" {
+			t.Errorf("told %v", r)
+		}
+		if r := c.do("get", key); r.Kind != '_' {
+			t.Errorf("it was told too early: %v is there", r)
+		}
+	}
+}
+
+// FLUSHALL is heard everywhere, once, by who tracks.
+func TestFlushIsHeard(t *testing.T) {
+	p := start(t, func(c *Config) { c.Nodes = 3 })
+	w := dial(t, p.nodes[2].addr)
+	for range 3 {
+		var keys []string
+		for i := range p.nodes {
+			keys = append(keys, keyAt(t, p, i))
+			w.do("set", keys[i], "v")
+		}
+		var all []*wire
+		for _, n := range p.nodes {
+			c := tracker(t, n.addr)
+			for _, key := range keys {
+				c.do("get", key)
+			}
+			all = append(all, c)
+		}
+		w.do("flushall")
+		for _, c := range all {
+			c.hears("[invalidate (nil)]")
+		}
+	}
+}
+
+// Clients at one node hear of writes at another to keys of a third; NOLOOP and
+// redirection mean the same there.
+func TestToldAcrossNodes(t *testing.T) {
+	p := start(t, func(c *Config) { c.Nodes = 3 })
+	key := keyAt(t, p, 0)
+	w := dial(t, p.nodes[2].addr)
+	plain, quiet := tracker(t, p.nodes[1].addr), tracker(t, p.nodes[1].addr, "noloop")
+	old := dial(t, p.nodes[1].addr)
+	listener := dial(t, p.nodes[1].addr)
+	id := listener.do("client", "id").Text
+	listener.do("subscribe", "__redis__:invalidate")
+	old.do("client", "tracking", "on", "redirect", id)
+	read := func() {
+		for _, c := range []*wire{plain, quiet, old} {
+			c.do("get", key)
+		}
+	}
+	told := "[invalidate [" + key + "]]"
+	read()
+	w.do("set", key, "1")
+	plain.hears(told)
+	quiet.hears(told)
+	if r := listener.reply(); r.String() != "[message __redis__:invalidate ["+key+"]]" {
+		t.Errorf("RESP2 hears %v", r)
+	}
+	read()
+	quiet.do("set", key, "2")
+	quiet.hears()
+	plain.hears(told)
+	read()
+	plain.do("incr", key)
+	plain.hears(told)
+	quiet.hears(told)
+	for _, cmd := range [][]string{{"multi"}, {"get", key}, {"strlen", key}, {"exec"}} {
+		plain.do(cmd...)
+	}
+	w.do("del", key)
+	plain.hears(told)
+	prefix := tracker(t, p.nodes[1].addr, "bcast", "prefix", key[:2])
+	w.do("mset", key, "1", key+"x", "2")
+	prefix.hears("[invalidate [" + key + " " + key + "x]]")
+	prefix.do("client", "tracking", "off")
+	w.do("set", key, "3")
+	prefix.hears()
+}
+
+// A client that takes nothing is cut off; who writes goes on.
+func TestClientThatTakesNothing(t *testing.T) {
+	p := start(t, nil)
+	listen, _ := p.Addr(0)
+	w := dial(t, listen)
+	deaf := tracker(t, listen, "bcast")
+	id := deaf.do("client", "id").Text
+	if tc, ok := deaf.nc.(*net.TCPConn); ok {
+		_ = tc.SetReadBuffer(4 << 10)
+	}
+	prefix := strings.Repeat("long", 900)
+	for i := 0; p.nodes[0].server.Stats().Dropped == 0; i++ {
+		args := []string{"mset"}
+		for j := range 200 {
+			args = append(args, fmt.Sprintf("%s:%d:%d", prefix, i%8, j), "v")
+		}
+		if r := w.do(args...); r.Text != "OK" {
+			t.Fatal(r)
+		}
+	}
+	waitGone(t, w, id)
+	if n := p.nodes[0].track.counts(); n.clients != 0 || n.prefixes != 0 {
+		t.Errorf("%+v is left of it", n)
+	}
+}
+
+// What a client reads while nobody owns the key is not kept: nobody would tell.
+func TestReadWithoutAnOwner(t *testing.T) {
+	p := start(t, func(c *Config) { c.Nodes = 3 })
+	key := keyAt(t, p, 0)
+	c := tracker(t, p.nodes[1].addr)
+	p.nodes[1].peers.mu.Lock()
+	p.nodes[1].peers.closed = true // it reaches nobody
+	links := p.nodes[1].peers.links
+	p.nodes[1].peers.links = map[string]*dialled{}
+	p.nodes[1].peers.mu.Unlock()
+	for _, d := range links {
+		<-d.ready
+		d.link.Close()
+	}
+	for c.told() != nil { // of the links
+	}
+	c.do("get", key)
+	c.hears("[invalidate [" + key + "]]")
+}
+
+// A write of unknown outcome is told of, and told of again when it is decided: who
+// has read between may have seen the value before.
+func TestDoubtfulWritesAreToldTwice(t *testing.T) {
+	p := start(t, nil)
+	n := p.nodes[0]
+	c := tracker(t, n.addr)
+	c.do("get", "k")
+	n.track.doubtful([]string{"k"}, &job{})
+	for heard := 0; heard == 0; {
+		heard += len(c.told())
+	}
+	for n.track.unsettled.Load() != 0 {
+		c.do("get", "k")
+		c.told()
+	}
+	c.do("get", "k")
+	c.told()
+	if k := n.track.local.Take("k"); k == nil {
+		t.Error("a read after it was decided is not remembered")
+	} else {
+		k.Done()
+	}
+}
+
+func TestTrackingFrames(t *testing.T) {
+	for _, by := range []cause{{write: true}, {conn: 7, write: true}, {conn: 7, write: true, reads: true}} {
+		got, keys, err := decodeInvalid(appendInvalid(nil, by, []string{"a", "", "b\x00"}))
+		if err != nil || got != by || !slices.Equal(keys, []string{"a", "", "b\x00"}) {
+			t.Errorf("%+v %q %v", got, keys, err)
+		}
+	}
+	if _, keys, err := decodeInvalid(appendInvalid(nil, cause{}, nil)); err != nil || keys != nil {
+		t.Errorf("%q %v", keys, err)
+	}
+	in := []*introduction{{Range: lease.Range{Low: "a", High: "b"}}, {}}
+	addr, all, err := decodeAcquired(appendAcquired(nil, "h:1", in))
+	if err != nil || addr != "h:1" || len(all) != 2 || all[0].Range != in[0].Range || all[1].Range != in[1].Range {
+		t.Errorf("%s %v %v", addr, all, err)
+	}
+}
+
+// FuzzTrackingFrames: what another node says about tracking, however malformed, is
+// refused or means what it says, and never ends this one.
+func FuzzTrackingFrames(f *testing.F) {
+	f.Add(appendInvalid(nil, cause{conn: 3, reads: true}, []string{"k"}))
+	f.Add(appendInvalid(nil, cause{}, nil))
+	f.Add(appendAcquired(nil, "h:1", []*introduction{{Range: lease.Range{Low: "a"}}}))
+	f.Add((&job{proto: 3, multi: true, track: true, by: 9, cmds: [][][]byte{{[]byte("GET"), []byte("k")}}}).append(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if by, keys, err := decodeInvalid(b); err == nil {
+			if again, keys2, err := decodeInvalid(appendInvalid(nil, by, keys)); err != nil || again != by || !slices.Equal(keys, keys2) {
+				t.Errorf("%q: %+v %q %v", b, again, keys2, err)
+			}
+		}
+		_, _, _ = decodeAcquired(b)
+		if j, err := decodeJob(b); err == nil {
+			if again, err := decodeJob(j.append(nil)); err != nil || again.by != j.by || again.track != j.track {
+				t.Errorf("%q: %+v %v", b, again, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,100 @@
+package node
+
+import (
+	"context"
+	"encoding/binary"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/freshet-cache/freshet/shard/lease"
+)
+
+// appendInvalid says which keys have changed; nil says that all may have. by is
+// the connection of the receiver that changed them, if it was one of its.
+func appendInvalid(b []byte, by cause, keys []string) []byte {
+	flags := byte(0)
+	if keys == nil {
+		flags |= 1
+	}
+	if by.reads {
+		flags |= 2
+	}
+	b = binary.AppendUvarint(append(b, frameVersion, frameInvalid, flags), uint64(by.conn))
+	b = binary.AppendUvarint(b, uint64(len(keys)))
+	for _, k := range keys {
+		b = appendBytes(b, []byte(k))
+	}
+	return b
+}
+
+func decodeInvalid(b []byte) (by cause, keys []string, err error) {
+	if len(b) < 3 || b[0] != frameVersion || b[1] != frameInvalid || b[2] > 3 {
+		return cause{}, nil, errFrame
+	}
+	s := scan{b: b[3:]}
+	by = cause{conn: int64(s.num()), write: true, reads: b[2]&2 != 0}
+	for range s.count() {
+		keys = append(keys, string(s.bytes()))
+	}
+	if s.bad || len(s.b) > 0 || (b[2]&1 != 0) != (keys == nil) || by.conn < 0 {
+		return cause{}, nil, errFrame
+	}
+	return by, keys, nil
+}
+
+// appendAcquired says which slices the node at addr has taken over.
+func appendAcquired(b []byte, addr string, all []*introduction) []byte {
+	b = appendBytes(append(b, frameVersion, frameAcquired), []byte(addr))
+	b = binary.AppendUvarint(b, uint64(len(all)))
+	for _, in := range all {
+		b = appendBytes(appendBytes(b, []byte(in.Low)), []byte(in.High))
+	}
+	return b
+}
+
+func decodeAcquired(b []byte) (addr string, all []*introduction, err error) {
+	if len(b) < 3 || b[0] != frameVersion || b[1] != frameAcquired {
+		return "", nil, errFrame
+	}
+	s := scan{b: b[2:]}
+	addr = string(s.bytes())
+	for range s.count() {
+		all = append(all, &introduction{Range: lease.Range{Low: string(s.bytes()), High: string(s.bytes())}})
+	}
+	if s.bad || len(s.b) > 0 {
+		return "", nil, errFrame
+	}
+	return addr, all, nil
+}
+
+// living are the addresses of the other nodes that the assigner has heard of
+// lately, and of those that own something as far as n knows.
+func (p *Process) living(ctx context.Context, n *Node) []string {
+	var out []string
+	if p.leads() {
+		out = p.heard()
+	} else if home := p.home(); home != "" {
+		if b, err := n.peers.call(ctx, home, []byte{frameVersion, frameLiving}); err == nil && len(b) > 1 && b[0] == answerDone {
+			out = strings.Split(string(b[1:]), "\n")
+		}
+	}
+	for _, r := range n.shard.Table().Slices {
+		out = append(out, r.Addr)
+	}
+	slices.Sort(out)
+	return slices.DeleteFunc(slices.Compact(out), func(addr string) bool { return addr == "" || addr == n.addr })
+}
+
+// heard are the nodes that have asked for leases within the length of one: who has
+// not stands still, and is not waited for.
+func (p *Process) heard() (out []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, m := range p.members {
+		if time.Since(m.seen) < p.cfg.Lease {
+			out = append(out, m.addr)
+		}
+	}
+	return out
+}
