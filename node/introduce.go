@@ -46,13 +46,21 @@ func (t *tracking) parted(a *asker) *introduction {
 	t.busy.Add(1)
 	var own []*introduction
 	for _, h := range t.handles {
-		own = append(own, &introduction{Range: h.Range})
+		if h.Valid() {
+			own = append(own, &introduction{Range: h.Range})
+		}
 	}
 	t.n.work.Go(func() {
 		ctx, cancel := context.WithTimeout(t.n.ctx, introduceWait)
 		defer cancel()
-		if _, err := t.n.peers.call(ctx, a.addr, appendAcquired(nil, t.n.addr, own)); err != nil {
-			t.n.p.log.Debug("a node was not told that its link broke", "node", a.addr, "err", err)
+		frame := appendAcquired(nil, t.n.addr, own)
+		if len(own) == 0 { // a write may have been made before the last slice went
+			frame = appendInvalid(nil, cause{}, nil)
+		}
+		if len(own) > 0 || !t.n.draining.Load() {
+			if _, err := t.n.peers.insist(ctx, a.addr, frame, t.n.p.living(ctx, t.n)[a.addr]); err != nil {
+				t.n.p.log.Debug("a node was not told that its link broke", "node", a.addr, "err", err)
+			}
 		}
 		t.remote.Forget(a)
 		t.mu.Lock()
@@ -114,9 +122,9 @@ func (t *tracking) introduce() {
 		ctx, cancel := context.WithTimeout(t.n.ctx, introduceWait)
 		frame := appendAcquired(nil, t.n.addr, all)
 		var wg sync.WaitGroup
-		for _, addr := range t.n.p.living(ctx, t.n) {
+		for addr, lives := range t.n.p.living(ctx, t.n) {
 			wg.Go(func() {
-				if _, err := t.n.peers.call(ctx, addr, frame); err != nil {
+				if _, err := t.n.peers.insist(ctx, addr, frame, lives); err != nil {
 					t.n.p.log.Debug("a node was not told of a new owner", "node", addr, "err", err)
 				}
 			})
@@ -160,8 +168,14 @@ func (t *tracking) introduced(ctx context.Context, frame []byte) []byte {
 	}
 	t.known[addr] = true
 	t.mu.Unlock()
-	if !t.subscribe(ctx, addr) {
-		t.seek(addr)
+	ctx, cancel := context.WithTimeout(ctx, introduceWait)
+	defer cancel()
+	for !t.subscribe(ctx, addr) { // the link may be one that breaks just now
+		if ctx.Err() != nil || t.n.peers.over() {
+			t.seek(addr)
+			break
+		}
+		pause(ctx, insistPause)
 	}
 	t.leave(all)
 	return []byte{answerDone}

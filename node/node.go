@@ -430,7 +430,6 @@ func (n *Node) drain(ctx context.Context) {
 // close ends everything.
 func (n *Node) close(ctx context.Context) error {
 	var err error
-	n.stop()
 	if n.admin != nil {
 		_ = n.admin.Close()
 	}
@@ -443,6 +442,7 @@ func (n *Node) close(ctx context.Context) error {
 	if n.peers != nil {
 		n.peers.close()
 	}
+	n.stop() // after the links: what was written for others is told until then
 	if n.cache != nil {
 		err = n.cache.Close(ctx)
 	}

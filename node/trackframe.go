@@ -3,7 +3,7 @@ package node
 import (
 	"context"
 	"encoding/binary"
-	"slices"
+	"errors"
 	"strings"
 	"time"
 
@@ -68,22 +68,25 @@ func decodeAcquired(b []byte) (addr string, all []*introduction, err error) {
 	return addr, all, nil
 }
 
-// living are the addresses of the other nodes that the assigner has heard of
-// lately, and of those that own something as far as n knows.
-func (p *Process) living(ctx context.Context, n *Node) []string {
-	var out []string
-	if p.leads() {
-		out = p.heard()
-	} else if home := p.home(); home != "" {
-		if b, err := n.peers.call(ctx, home, []byte{frameVersion, frameLiving}); err == nil && len(b) > 1 && b[0] == answerDone {
-			out = strings.Split(string(b[1:]), "\n")
+// living are the addresses of the other nodes: true for those that the assigner has
+// heard of lately, false for others that own something as far as n knows.
+func (p *Process) living(ctx context.Context, n *Node) map[string]bool {
+	out := map[string]bool{}
+	for _, r := range n.shard.Table().Slices {
+		out[r.Addr] = false
+	}
+	heard := p.heard()
+	if home := p.home(); !p.leads() && home != "" {
+		if b, err := n.peers.insist(ctx, home, []byte{frameVersion, frameLiving}, true); err == nil && len(b) > 1 && b[0] == answerDone {
+			heard = strings.Split(string(b[1:]), "\n")
 		}
 	}
-	for _, r := range n.shard.Table().Slices {
-		out = append(out, r.Addr)
+	for _, addr := range heard {
+		out[addr] = true
 	}
-	slices.Sort(out)
-	return slices.DeleteFunc(slices.Compact(out), func(addr string) bool { return addr == "" || addr == n.addr })
+	delete(out, "")
+	delete(out, n.addr)
+	return out
 }
 
 // heard are the nodes that have asked for leases within the length of one: who has
@@ -97,4 +100,28 @@ func (p *Process) heard() (out []string) {
 		}
 	}
 	return out
+}
+
+const insistPause = 5 * time.Millisecond
+
+// insist is call for what may be done more than once: again when the link breaks,
+// and, if the node surely lives, when it cannot be reached, until ctx ends.
+func (p *peers) insist(ctx context.Context, addr string, frame []byte, lives bool) ([]byte, error) {
+	for {
+		b, err := p.call(ctx, addr, frame)
+		if err == nil || ctx.Err() != nil || errors.Is(err, errUnreached) && !lives || p.over() {
+			return b, err
+		}
+		pause(ctx, insistPause)
+	}
+}
+
+// pause waits, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
 }

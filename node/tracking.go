@@ -307,12 +307,7 @@ func (t *tracking) settle(keys []string) bool {
 		case errors.Is(err, linear.ErrNotOwner), errors.Is(err, linear.ErrClosed), t.n.ctx.Err() != nil:
 			return true
 		}
-		pause := time.NewTimer(endsBeat)
-		select {
-		case <-pause.C:
-		case <-t.n.ctx.Done():
-		}
-		pause.Stop()
+		pause(t.n.ctx, endsBeat)
 	}
 	return false
 }

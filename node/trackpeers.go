@@ -94,8 +94,8 @@ func (t *tracking) forgetEverywhere(by cause) {
 	ctx, cancel := context.WithTimeout(t.n.ctx, tellWait)
 	defer cancel()
 	var wg sync.WaitGroup
-	for _, addr := range t.n.p.living(ctx, t.n) {
-		wg.Go(func() { _, _ = t.n.peers.call(ctx, addr, appendInvalid(nil, cause{}, nil)) }) // it is told of each key besides
+	for addr, lives := range t.n.p.living(ctx, t.n) {
+		wg.Go(func() { _, _ = t.n.peers.insist(ctx, addr, appendInvalid(nil, cause{}, nil), lives) }) // it is told of each key besides
 	}
 	t.forgetAll(by)
 	wg.Wait()
