@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -149,11 +148,6 @@ func (t *tracking) leave(all []*introduction) {
 		return slices.ContainsFunc(all, func(in *introduction) bool { return in.Contains(key) })
 	}
 	t.tell(t.local.TakeIf(within), cause{})
-	t.flushed(t.followers(func(prefix string) bool {
-		return slices.ContainsFunc(all, func(in *introduction) bool {
-			return in.Contains(prefix) || strings.HasPrefix(in.Low, prefix)
-		})
-	}), cause{})
 }
 
 // introduced takes another node's introduction.
@@ -167,6 +161,8 @@ func (t *tracking) introduced(ctx context.Context, frame []byte) []byte {
 		clear(t.known)
 	}
 	t.known[addr] = true
+	l := t.told[addr]
+	knew := l != nil && l.Err() == nil // it tells of all it writes, or the link breaks
 	t.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, introduceWait)
 	defer cancel()
@@ -178,6 +174,9 @@ func (t *tracking) introduced(ctx context.Context, frame []byte) []byte {
 		pause(ctx, insistPause)
 	}
 	t.leave(all)
+	if !knew { // this node may have stood still, and the other not waited
+		t.flushed(t.followers(), cause{})
+	}
 	return []byte{answerDone}
 }
 

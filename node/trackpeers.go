@@ -154,16 +154,14 @@ func (t *tracking) watch(l *link.Link) {
 		t.mu.Unlock()
 		t.tell(t.local.TakeIf(func(_ string, via any) bool { return via == l }), cause{})
 		if lost != "" {
-			t.flushed(t.followers(func(string) bool { return true }), cause{})
+			t.flushed(t.followers(), cause{})
 			t.seek(lost)
 		}
 	})
 }
 
 // followers are the clients that follow prefixes.
-func (t *tracking) followers(fits func(prefix string) bool) []*resp.Conn {
-	return t.local.Subscribers(fits)
-}
+func (t *tracking) followers() []*resp.Conn { return t.local.Subscribers() }
 
 // spread tells the owners of all slices which prefixes are followed here. It waits
 // for them, if asked, but not for long: who cannot be reached hears of it later.
@@ -270,7 +268,7 @@ func (t *tracking) seek(addr string) {
 				t.mu.Lock()
 				delete(t.seeking, addr)
 				t.mu.Unlock()
-				t.flushed(t.followers(func(string) bool { return true }), cause{})
+				t.flushed(t.followers(), cause{})
 			}
 			cancel()
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/freshet-cache/freshet/internal/follower"
+	"github.com/freshet-cache/freshet/shard/lease"
 )
 
 // followed runs writers and followers at all addresses while fault runs, and judges
@@ -122,4 +123,99 @@ func TestToldWhileLinksBreak(t *testing.T) {
 			rounds(60)
 		}
 	})
+}
+
+// moves gives a key to a node, and returns when all know that it owns it.
+func moves(t *testing.T, p *Process, key string, i int) {
+	t.Helper()
+	admin := dial(t, p.nodes[0].addr)
+	admin.do("FR.SPLIT", key)
+	for _, n := range p.nodes {
+		for {
+			if r, _ := n.shard.Table().Find(key); r.Node == p.nodes[i].incarnation && p.nodes[i].cache.Owns(key) {
+				break
+			}
+			admin.do("FR.MOVE", key, fmt.Sprint("n", i+1))
+		}
+	}
+}
+
+// What was read through one owner is invalid by the time another acknowledges a
+// write.
+func TestToldByTheNextOwner(t *testing.T) {
+	p := start(t, func(c *Config) { c.Nodes = 3 })
+	for round := range 12 {
+		key := fmt.Sprint("k:", round)
+		owner, next := round%3, (round+1)%3
+		moves(t, p, key, owner)
+		var all []*wire
+		for _, n := range p.nodes {
+			c := tracker(t, n.addr)
+			c.do("get", key)
+			all = append(all, c)
+		}
+		moves(t, p, key, next)
+		dial(t, p.nodes[round/3%3].addr).do("set", key, "v")
+		for i, c := range all {
+			if len(c.told()) == 0 {
+				t.Errorf("round %d: the client of node %d was not told", round, i+1)
+			}
+			c.nc.Close()
+		}
+	}
+}
+
+// A new owner does not acknowledge a write before it has introduced itself.
+func TestNotAcknowledgedBeforeIntroduced(t *testing.T) {
+	p := start(t, nil)
+	x := p.nodes[0].track
+	for done := false; !done; {
+		x.mu.Lock()
+		done = len(x.awaited) == 0 && !x.working
+		if done {
+			x.working = true // nobody introduces until this test does
+		}
+		x.mu.Unlock()
+	}
+	h := x.handles[0]
+	x.handles = nil
+	x.acquired(h)
+	w, r := dial(t, p.nodes[0].addr), dial(t, p.nodes[0].addr)
+	var introduced atomic.Bool
+	answered := make(chan bool)
+	go func() {
+		w.do("set", "k", "v")
+		answered <- introduced.Load()
+	}()
+	for r.do("get", "k").Text != "v" { // until it is committed
+	}
+	for range 1000 {
+		r.do("ping")
+	}
+	introduced.Store(true)
+	x.introduce()
+	if !<-answered {
+		t.Error("it was acknowledged before")
+	}
+}
+
+// A node that stood still while an owner introduced itself has not been told of
+// what was written meanwhile: its followers forget what they keep. If it was known
+// to the owner, the owner has told it, or cut it off.
+func TestFollowersOfAStrangersKeys(t *testing.T) {
+	p := start(t, func(c *Config) { c.Nodes = 2 })
+	moves(t, p, "k", 1)
+	c := tracker(t, p.nodes[0].addr, "bcast", "prefix", "k")
+	x := p.nodes[0].track
+	frame := appendAcquired(nil, p.nodes[1].addr, []*introduction{{Range: lease.Range{Low: "k", High: "l"}}})
+	c.told()
+	x.introduced(t.Context(), frame)
+	c.hears()
+	x.mu.Lock()
+	clear(x.told)
+	x.mu.Unlock()
+	x.introduced(t.Context(), frame)
+	c.hears("[invalidate (nil)]")
+	dial(t, p.nodes[1].addr).do("set", "k", "v")
+	c.hears("[invalidate [k]]")
 }

@@ -43,18 +43,17 @@ func (t *Table[C]) Prefixes() []string {
 	return slices.Sorted(maps.Keys(t.prefixes))
 }
 
-// Subscribers are those who want to hear of any prefix that fits.
-func (t *Table[C]) Subscribers(fits func(prefix string) bool) (out []C) {
+// Subscribers are all who want to hear of some prefix.
+func (t *Table[C]) Subscribers() []C {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for p, all := range t.prefixes {
-		for _, who := range all {
-			if fits(p) && !slices.Contains(out, who) {
-				out = append(out, who)
-			}
+	all := map[C]bool{}
+	for _, some := range t.prefixes {
+		for _, who := range some {
+			all[who] = true
 		}
 	}
-	return out
+	return slices.Collect(maps.Keys(all))
 }
 
 // matching are those of the keys that somebody wants to hear of by a prefix.
