@@ -63,10 +63,11 @@ type experiment struct {
 }
 
 var experiments = map[string]experiment{
-	"guard-overhead": {"what guards cost the writes of a store, beside the same writes without", guardSystems, guardOverhead},
-	"linear-hit":     {"a hit of the linear cache in process, beside the bare map it stands on", hitSystems, linearHit},
-	"linear-remote":  {"GET and SET over the Redis protocol, beside redis-server", remoteSystems, linearRemote},
-	"linear-trace":   {"a recorded trace against three nodes at a constant rate, every answer checked", traceSystems, linearTrace},
+	"guard-overhead":  {"what guards cost the writes of a store, beside the same writes without", guardSystems, guardOverhead},
+	"linear-hit":      {"a hit of the linear cache in process, beside the bare map it stands on", hitSystems, linearHit},
+	"linear-remote":   {"GET and SET over the Redis protocol, beside redis-server", remoteSystems, linearRemote},
+	"linear-tracking": {"reads from clients' own caches (CLIENT TRACKING) that are older than an acknowledged write, beside redis-server", trackingSystems, linearTracking},
+	"linear-trace":    {"a recorded trace against three nodes at a constant rate, every answer checked", traceSystems, linearTrace},
 }
 
 // Experiments are the names that Options.Experiment may have, with what each is

@@ -77,6 +77,23 @@ func TestLinearHit(t *testing.T) {
 	}
 }
 
+func TestLinearTracking(t *testing.T) {
+	systems := trackingSystems
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		if os.Getenv("FRESHET_TEST_REQUIRE") != "" {
+			t.Fatal(err)
+		}
+		t.Log("without redis-server:", err)
+		systems = []string{"freshet-rueidis", "freshet-go-redis"}
+	}
+	r := tiny(t, Options{Experiment: "linear-tracking", Systems: systems})
+	for _, row := range r.Rows {
+		if row["reads"].(map[string]any)["median"].(float64) <= 0 {
+			t.Errorf("%v has read nothing", row["system"])
+		}
+	}
+}
+
 func TestLinearRemote(t *testing.T) {
 	systems := remoteSystems
 	if _, err := exec.LookPath("redis-server"); err != nil {

@@ -1,7 +1,7 @@
 // Package follower is a client that keeps what it reads, as CLIENT TRACKING lets
 // it, and judges whether it was told in time: once it has taken everything up to
 // the answer of a PING, it keeps nothing older than what had been acknowledged to
-// writers before the PING was sent. It is for tests.
+// writers before the PING was sent. It is for tests and measurements.
 package follower
 
 import (

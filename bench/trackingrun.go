@@ -1,0 +1,61 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+)
+
+// report makes tables of what was found.
+func (f *trackingFound) report(opt Options, sizes trackingSizes) *Report {
+	r := &Report{Headline: map[string]float64{}, Anomalies: f.anomal, checked: f.check}
+	for _, s := range trackingSystems {
+		if !slices.Contains(opt.Systems, s) {
+			continue
+		}
+		longest := spreadOf(f.longest[s])
+		r.Rows = append(r.Rows, Row{"system": s, "stale_percent": spreadOf(f.share[s]), "longest_ms": longest, "window_us": spreadOf(f.window[s]), "reads": spreadOf(f.rate[s])})
+		r.Headline[s+"_stale_percent"], r.Headline[s+"_longest_ms"] = spreadOf(f.share[s]).Median, longest.Max
+	}
+	r.tables = []table{{"Reads from a client's own cache that were older than a write acknowledged before they began", []column{{"system", "system"},
+		{"stale_percent", "stale reads, %"}, {"longest_ms", "longest window in a round, ms"}, {"window_us", "median window, µs"}, {"reads", "reads/s"}}, r.Rows}}
+	for _, client := range []string{"rueidis", "go-redis"} {
+		a, b := "freshet-"+client, "redis-"+client
+		if len(f.share[a]) == 0 || len(f.share[b]) == 0 {
+			continue
+		}
+		ours, theirs := spreadOf(f.share[a]), spreadOf(f.share[b])
+		r.goals = append(r.goals, goal{client + ": stale reads, beside the same client of redis-server, %", "<= the most of redis's rounds: " + text(theirs.Max), "", ours, ours.Median <= theirs.Max})
+	}
+	for _, s := range r.Rows {
+		system := s["system"].(string)
+		r.goals = append(r.goals, goal{system + ": values kept by a connection that has drained its pushes, and older", "0", "", f.anomal[system], f.anomal[system] == 0})
+	}
+	f.plot(r)
+	r.notes = append(r.notes, "The median of several rounds, with the least and the most in brackets.",
+		fmt.Sprintf("One key is written every %v, by one connection that waits for each answer; %d goroutines read it through one client, which keeps it in its own memory and is told when it changes. A read is stale if a later value had been acknowledged before the read began; its window is the time from that acknowledgement to the beginning of the read. Each pauses for %v between reads. Meanwhile %d connections ask the server for other keys, as fast as it answers.", sizes.writes, readers, readPause, burdenConns),
+		"freshet tells a client before it answers the writer, and so does redis-server nearly always. What is left is the client's: the push is in its socket while its memory is read. rueidis reads its socket all the time; go-redis looks at it now and then.",
+		"The verdict is of a connection that keeps what it reads, by hand, while another one writes: once it has taken everything up to the answer of a PING it must keep nothing older than what had been acknowledged before the PING was sent (package internal/follower).",
+		"Systems take turns in rounds of "+sizes.round.String()+"; both servers are running all the time, with their data in memory.")
+	return r
+}
+
+func (f *trackingFound) plot(r *Report) {
+	for _, what := range []struct {
+		title, unit string
+		values      map[string][]float64
+	}{{"Stale reads from clients' own caches, median of the rounds", "%", f.share}, {"Longest stale window, median of the rounds", "ms", f.longest}} {
+		list := []series{{name: "freshet"}, {name: "redis"}}
+		clients := []string{"rueidis", "go-redis"}
+		for i := range list {
+			for _, c := range clients {
+				list[i].values = append(list[i].values, spreadOf(what.values[list[i].name+"-"+c]).Median)
+			}
+		}
+		fig, err := bars(what.title, what.unit, clients, list)
+		if err != nil {
+			r.notes = append(r.notes, "A plot is missing: "+err.Error())
+			continue
+		}
+		r.plots = append(r.plots, fig)
+	}
+}
