@@ -48,6 +48,7 @@ const (
 	maxPrefixList   = 4096        // prefixes that one node asks others for; beyond it asks for everything
 	maxPrefixBytes  = 1 << 20
 	seekingInterval = 50 * time.Millisecond
+	seekingTries    = 200 // of an owner that is in no table
 )
 
 // tellNodes has other nodes tell their clients. One that does not say in time that
@@ -202,6 +203,9 @@ func (t *tracking) subscribe(ctx context.Context, addr string) bool {
 	t.mu.Lock()
 	one := t.lists[addr]
 	if one == nil {
+		if len(t.lists) > maxMembers { // of former lives
+			clear(t.lists)
+		}
 		one = &sync.Mutex{}
 		t.lists[addr] = one
 	}
@@ -257,7 +261,7 @@ func (t *tracking) seek(addr string) {
 	t.n.work.Go(func() {
 		tick := time.NewTicker(seekingInterval)
 		defer tick.Stop()
-		for t.sought(addr) {
+		for try := 0; t.sought(addr, try); try++ {
 			select {
 			case <-tick.C:
 			case <-t.n.ctx.Done():
@@ -276,11 +280,16 @@ func (t *tracking) seek(addr string) {
 }
 
 // sought reports whether an owner is still to be told, and ends the search if not.
-func (t *tracking) sought(addr string) bool {
+// Of one that has introduced itself the table may not know yet; but it must answer
+// some time.
+func (t *tracking) sought(addr string, try int) bool {
 	owns := slices.ContainsFunc(t.n.shard.Table().Slices, func(r lease.Route) bool { return r.Addr == addr })
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !owns || len(t.local.Prefixes()) == 0 {
+	if !owns && try >= seekingTries {
+		delete(t.known, addr)
+	}
+	if !owns && !t.known[addr] || len(t.local.Prefixes()) == 0 {
 		delete(t.seeking, addr)
 	}
 	return t.seeking[addr]
