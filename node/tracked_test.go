@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/freshet-cache/freshet/shard/lease"
 )
@@ -84,6 +85,7 @@ func TestExpiredKeysAreInvalid(t *testing.T) {
 		if r := c.do("mget", key, "nothing"); r.String() != "[v (nil)]" {
 			t.Fatal(r)
 		}
+		_ = c.nc.SetDeadline(time.Now().Add(10 * time.Second))
 		if r := c.reply(); r.String() != "[invalidate ["+key+"]]" {
 			t.Errorf("told %v", r)
 		}

@@ -219,3 +219,39 @@ func TestFollowersOfAStrangersKeys(t *testing.T) {
 	dial(t, p.nodes[1].addr).do("set", "k", "v")
 	c.hears("[invalidate [k]]")
 }
+
+// When the link is broken over which a node asked to be told, a write is not
+// acknowledged before the node has told its clients all the same.
+func TestNotAcknowledgedBeforeABreakIsKnown(t *testing.T) {
+	p := start(t, func(c *Config) { c.Nodes = 2 })
+	moves(t, p, "k", 0)
+	c := tracker(t, p.nodes[1].addr)
+	c.do("get", "k")
+	w, r := dial(t, p.nodes[0].addr), dial(t, p.nodes[0].addr)
+	l, err := p.nodes[1].peers.to(t.Context(), p.nodes[0].addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := p.nodes[1].track
+	x.mu.Lock() // from here on the node notices nothing
+	l.Close()
+	var noticed atomic.Bool
+	answered := make(chan bool)
+	go func() {
+		w.do("set", "k", "v")
+		answered <- noticed.Load()
+	}()
+	for r.do("get", "k").Text != "v" { // until it is committed
+	}
+	for range 50 {
+		r.do("ping")
+	}
+	noticed.Store(true)
+	x.mu.Unlock()
+	if !<-answered {
+		t.Error("it was acknowledged before")
+	}
+	if len(c.told()) == 0 {
+		t.Error("the client was not told")
+	}
+}
