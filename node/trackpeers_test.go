@@ -205,6 +205,10 @@ func TestNotAcknowledgedBeforeIntroduced(t *testing.T) {
 func TestFollowersOfAStrangersKeys(t *testing.T) {
 	p := start(t, func(c *Config) { c.Nodes = 2 })
 	moves(t, p, "k", 1)
+	for _, n := range p.nodes {
+		for n.track.introducing() { // in earnest
+		}
+	}
 	c := tracker(t, p.nodes[0].addr, "bcast", "prefix", "k")
 	x := p.nodes[0].track
 	frame := appendAcquired(nil, p.nodes[1].addr, []*introduction{{Range: lease.Range{Low: "k", High: "l"}}})
@@ -254,4 +258,11 @@ func TestNotAcknowledgedBeforeABreakIsKnown(t *testing.T) {
 	if len(c.told()) == 0 {
 		t.Error("the client was not told")
 	}
+}
+
+// introducing reports whether a node is still introducing itself.
+func (t *tracking) introducing() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.awaited) > 0
 }
