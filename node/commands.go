@@ -27,7 +27,7 @@ const (
 var reads = map[string]command{
 	"get": get, "mget": mget, "exists": exists, "touch": exists, "type": typeOf, "strlen": strlen,
 	"getrange": getRange, "substr": getRange, "ttl": ttl, "pttl": ttl, "expiretime": ttl, "pexpiretime": ttl,
-	"fr.getv": getVersion,
+	"fr.getv": getVersion, "fr.version": onlyVersion,
 }
 
 var writes = map[string]command{
@@ -35,7 +35,7 @@ var writes = map[string]command{
 	"mset": mset, "msetnx": msetNX, "del": del, "unlink": del, "append": appendTo, "setrange": setRange,
 	"incr": incr, "decr": incr, "incrby": incr, "decrby": incr, "incrbyfloat": incrFloat,
 	"expire": expire, "pexpire": expire, "expireat": expire, "pexpireat": expire, "persist": persist,
-	"eval": eval, "evalsha": eval, "fr.cas": compareAndSet,
+	"eval": eval, "evalsha": eval, "fr.cas": compareAndSet, "fr.setv": versionLater, "fr.delv": versionLater,
 }
 
 func get(x kv, args [][]byte, w *resp.Writer) {
@@ -158,6 +158,15 @@ func getVersion(x kv, args [][]byte, w *resp.Writer) {
 		w.Int(-1)
 	} else {
 		w.Int(int64((e.TTL + time.Millisecond - 1) / time.Millisecond))
+	}
+}
+
+// onlyVersion is FR.VERSION inside a transaction; Node.version is it elsewhere.
+func onlyVersion(x kv, args [][]byte, w *resp.Writer) {
+	if e, ok := x.get(args[1]); ok {
+		w.Array(2)
+		w.BulkString(strconv.FormatUint(e.Version, 10))
+		w.Int(int64(flag(e.Exists)))
 	}
 }
 

@@ -39,6 +39,7 @@ type Config struct {
 	TLSCert      string        `yaml:"tls-cert"`
 	TLSKey       string        `yaml:"tls-key"`
 	TLSCA        string        `yaml:"tls-ca"`
+	VersionsOnly bool          `yaml:"versions-only"`
 	NoSync       bool          `yaml:"no-sync"`
 	BootClock    bool          `yaml:"boot-clock"`
 	Insecure     bool          `yaml:"insecure"`

@@ -18,6 +18,7 @@ const (
 	frameLease    byte = 'L' // a message of shard/lease
 	frameRead     byte = 'R' // a key; answered by an entry
 	frameRun      byte = 'C' // commands; answered by their replies
+	frameStamp    byte = 'E' // a key; answered by whether it exists, and its version
 	frameOffer    byte = 'O' // entries of a slice that moves here
 	frameNo       byte = 'N' // a text: the sender of a renewal cannot be part of the cluster
 	frameHello    byte = 'H' // asks for the name of the cluster

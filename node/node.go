@@ -83,7 +83,7 @@ func (n *Node) start() error {
 		MaxBulk: max(n.p.cfg.MaxKey, n.p.cfg.MaxValue), Logger: n.p.log,
 	})
 	n.cache, err = linear.New(linear.Options[string]{
-		Store: n.p.store, Codec: linear.String(), MaxBytes: n.p.cfg.Memory, Timeout: n.p.cfg.Timeout, Clock: n.p.clock,
+		Store: n.p.store, Codec: linear.String(), MaxBytes: n.p.cfg.Memory, Timeout: n.p.cfg.Timeout, Clock: n.p.clock, VersionsOnly: n.p.cfg.VersionsOnly,
 		Join: n.join, Offer: n.offer, Recorder: n.m, Logger: n.p.log,
 	})
 	if err != nil {
@@ -182,6 +182,9 @@ func (n *Node) Command(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.W
 		return
 	}
 	switch cmd.Name {
+	case "fr.version":
+		n.version(c, args[1], w)
+		return
 	case "mset":
 		if unpaired(args, w) { // else it might be done in part
 			return

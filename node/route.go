@@ -34,6 +34,9 @@ func (n *Node) read(c *resp.Conn, key []byte, w *resp.Writer, track bool) (linea
 	ctx, cancel := context.WithTimeout(c.Context(), n.p.cfg.Timeout)
 	defer cancel()
 	name := string(key)
+	if n.p.cfg.VersionsOnly && !track { // nobody has the value in memory
+		return n.cache.GetEntry(ctx, name)
+	}
 	for range 2 { // once more if our table was old
 		t := n.shard.Table()
 		r, ok := t.Find(name)
@@ -210,6 +213,9 @@ func (n *Node) carryOut(ctx context.Context, j *job, keys []string) ([]byte, []s
 		case lower(args[0]) == "set" && len(args) == 3, lower(args[0]) == "mset" && len(args)%2 == 1:
 			b, err := n.set(ctx, keys, args[1:])
 			return b, keys, err
+		case lower(args[0]) == "fr.setv", lower(args[0]) == "fr.delv":
+			b, err := n.writeVersion(ctx, args)
+			return b, keys, err
 		}
 	}
 	if n.owned(keys) < len(keys) {
@@ -340,6 +346,8 @@ func (n *Node) serve(ctx context.Context, frame []byte, over *asker) []byte {
 			return append([]byte{answerError}, errorText(err)...)
 		}
 		return appendEntry([]byte{answerDone}, e)
+	case frameStamp:
+		return n.stamped(ctx, string(frame[2:]))
 	case frameOffer:
 		return n.offered(frame)
 	case frameMove:

@@ -52,6 +52,7 @@ func flags(f *pflag.FlagSet, c *node.Config) *string {
 	f.IntVar(&c.MaxKey, "max-key", c.MaxKey, "longest key, in bytes")
 	f.IntVar(&c.MaxValue, "max-value", c.MaxValue, "longest value, in bytes")
 	f.Int64Var(&c.Memory, "memory", c.Memory, "bytes of memory for entries, per node")
+	f.BoolVar(&c.VersionsOnly, "versions-only", c.VersionsOnly, "keep versions in memory and no values: the version service of a layered cache, whose values lie in a Redis")
 	f.IntVar(&c.TrackingKeys, "tracking-keys", c.TrackingKeys, "most keys that are remembered for CLIENT TRACKING, per node; beyond it keys are invalidated")
 	f.IntVar(&c.MaxConns, "max-conns", c.MaxConns, "most client connections, per node")
 	f.StringVar(&c.Password, "password", c.Password, "password that clients must give; better given as FRESHET_PASSWORD or in the file")

@@ -1,0 +1,108 @@
+package node
+
+import (
+	"context"
+	"encoding/binary"
+	"strconv"
+
+	"github.com/freshet-cache/freshet/resp"
+)
+
+// What a layered cache asks of its version service. FR.VERSION is answered from memory
+// where the key is owned; FR.SETV and FR.DELV tell the version they left.
+
+// version answers FR.VERSION.
+func (n *Node) version(c *resp.Conn, key []byte, w *resp.Writer) {
+	ctx, cancel := context.WithTimeout(c.Context(), n.p.cfg.Timeout)
+	defer cancel()
+	v, exists, err := n.versionOf(ctx, string(key), w)
+	if err != nil {
+		w.Error(errorText(err))
+		return
+	}
+	w.Array(2)
+	w.BulkString(strconv.FormatUint(v, 10))
+	w.Int(int64(flag(exists)))
+}
+
+func flag(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// versionOf asks the owner, or else looks itself: in the store, if it is not the owner.
+func (n *Node) versionOf(ctx context.Context, key string, w *resp.Writer) (uint64, bool, error) {
+	r, ok := n.shard.Table().Find(key)
+	if !ok || r.Node == "" || r.Node == n.incarnation {
+		return n.cache.Version(ctx, key)
+	}
+	w.MayBlock()
+	n.m.forwarded[0].Inc()
+	first, cancel := context.WithTimeout(ctx, n.p.cfg.Timeout/4) // an owner that says nothing must leave time for the store
+	defer cancel()
+	b, err := n.peers.call(first, r.Addr, append([]byte{frameVersion, frameStamp}, key...))
+	if err == nil && len(b) > 2 && b[0] == answerDone {
+		s := scan{b: b[2:]}
+		if v := s.num(); !s.bad {
+			return v, b[1] == 1, nil
+		}
+	}
+	return n.cache.Version(ctx, key)
+}
+
+// stamped answers another node's versionOf, of what this one owns.
+func (n *Node) stamped(ctx context.Context, key string) []byte {
+	if !n.cache.Owns(key) {
+		return []byte{answerNotOwner}
+	}
+	v, exists, err := n.cache.Version(ctx, key)
+	if err != nil {
+		return append([]byte{answerError}, errorText(err)...)
+	}
+	return binary.AppendUvarint([]byte{answerDone, flag(exists)}, v)
+}
+
+// writeVersion carries out FR.SETV and FR.DELV, which want the version of the commit.
+func (n *Node) writeVersion(ctx context.Context, args [][]byte) ([]byte, error) {
+	w := resp.NewWriter(2)
+	key := string(args[1])
+	var version uint64
+	var err error
+	if lower(args[0]) == "fr.delv" {
+		version, err = n.cache.Delete(ctx, key)
+	} else {
+		o, msg := parseSet(args[3:])
+		switch {
+		case msg != "" || o.nx || o.xx || o.get || o.persist:
+			msg = first(msg, errSyntax)
+		case len(args[2]) > n.p.cfg.MaxValue:
+			msg = errTooLong
+		default:
+			msg = o.lives("fr.setv")
+		}
+		switch {
+		case msg != "":
+			w.Error(msg)
+			return w.Bytes(), nil
+		case o.ttl < 0:
+			w.Error("ERR FR.SETV takes no KEEPTTL")
+			return w.Bytes(), nil
+		case o.past:
+			version, err = n.cache.Delete(ctx, key)
+		default:
+			version, err = n.cache.PutTTL(ctx, key, string(args[2]), o.ttl)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	w.BulkString(strconv.FormatUint(version, 10))
+	return w.Bytes(), nil
+}
+
+// versionLater is what these two answer inside MULTI.
+func versionLater(_ kv, args [][]byte, w *resp.Writer) {
+	w.Error("ERR " + string(args[0]) + " inside MULTI: there is no version before EXEC; use SET or DEL, and FR.VERSION")
+}
