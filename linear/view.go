@@ -78,8 +78,8 @@ func (v *View[V, T]) Bytes() int64 { return v.cache.Bytes() }
 // Close waits until nothing is under way, or ctx ends. See Cache.Close.
 func (v *View[V, T]) Close(ctx context.Context) error { return v.cache.Close(ctx) }
 
-// tries bounds how often an update begins anew: when keys change hands, or a guard was
-// lost.
+// tries is how often an update begins anew at least, when keys change hands or a guard
+// was lost; more often only until Options.Timeout is over.
 const tries = 10
 
 // Update calls write in a transaction and commits it. keys are the keys of all rows
@@ -96,7 +96,8 @@ func (v *View[V, T]) Update(ctx context.Context, keys []string, write func(ctx c
 		return errors.New("linear: an update names no key")
 	}
 	var err error
-	for try := range tries {
+	began, try := time.Now(), 0
+	for ; try < tries || time.Since(began) < v.cache.opt.Timeout; try++ { // as long as a key without an owner is waited for
 		v.cache.backoff(try)
 		u := &update[V, T]{v: v, write: write, found: make(chan loan.Found, len(keys))}
 		_, _ = rand.Read(u.id[:]) // which never fails
@@ -114,7 +115,7 @@ func (v *View[V, T]) Update(ctx context.Context, keys []string, write func(ctx c
 		}
 		err = u.err
 	}
-	return fmt.Errorf("linear: nothing was written, after %d attempts: %w", tries, err)
+	return fmt.Errorf("linear: nothing was written, after %d attempts: %w", try, err)
 }
 
 // update is one attempt: the runtime of a loan.Borrower.
