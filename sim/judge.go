@@ -62,6 +62,9 @@ func NewJudge() *Judge {
 	return &Judge{now: map[string]string{}, calls: map[int]*call{}, commit: map[string]int{}, refuse: map[string]bool{}}
 }
 
+// Current is the value that is current under a key, or what stands for absence.
+func (j *Judge) Current(key string) string { return j.current(key) }
+
 func (j *Judge) current(key string) string {
 	if v, ok := j.now[key]; ok {
 		return v

@@ -71,6 +71,8 @@ type message struct {
 	node     int
 	out      clink.Output
 	admitted int         // a Store whose guards were checked
+	id       clink.ID    // a transaction's
+	muts     []clink.Mut // what it will write, once it has read
 	answer   clink.Input // set when the store is done with it
 	orphan   bool        // nobody waits for the answer
 }
@@ -162,7 +164,7 @@ func (w *linear) step(i int, in clink.Input) {
 		switch out := out.(type) {
 		case clink.ReadSplits:
 			w.step(i, clink.Splits{Call: out.Call, Points: w.store.Points()})
-		case clink.SetGuard, clink.Load, clink.Store:
+		case clink.SetGuard, clink.Load, clink.Store, clink.Lent:
 			w.msgs = append(w.msgs, &message{node: i, out: out})
 		case clink.Keep:
 			n.entries[out.Key] = out
@@ -173,6 +175,9 @@ func (w *linear) step(i int, in clink.Input) {
 			w.decide(i, out)
 		case clink.Reply:
 			delete(n.calls, out.Op)
+			if out.Outcome == clink.Lapsed { // its client may begin again
+				out.Outcome = clink.NotSent
+			}
 			w.fail(w.judge.Answered(int(out.Op), out.Outcome, out.Row))
 		}
 	}
@@ -213,9 +218,23 @@ func (w *linear) call(i int, c Call) {
 		w.step(i, clink.Write{Op: op, Muts: []clink.Mut{{Key: c.key(), Value: []byte(value)}}})
 	case sim.Del:
 		w.step(i, clink.Write{Op: op, Muts: []clink.Mut{{Key: c.key(), Delete: true}}})
+	case sim.Transact:
+		w.step(i, clink.Lend{Op: op, ID: transaction(op), Keys: []string{c.key()}})
 	default:
 		w.step(i, clink.Update{Op: op, Keys: []string{c.key()}})
 	}
+}
+
+// transaction is the id of a transaction.
+func transaction(op clink.Op) clink.ID { return clink.ID{0: 0xff, 15: byte(op)} }
+
+// transact reads what is there, and then decides what to write; the guard is looked at
+// when it commits.
+func (w *linear) transact(m *message, out clink.Lent) {
+	c := w.nodes[m.node].calls[out.Op] // zero if the caller has gone: but then nothing was lent
+	value := fmt.Sprintf("v%d", out.Op)
+	w.belief[value] = w.judge.Current(c.key())
+	m.id, m.muts = transaction(out.Op), []clink.Mut{{Key: c.key(), Value: []byte(value), Guard: out.Guards[0]}}
 }
 
 // progress takes a message one step further: to the store, through it, or back.
@@ -225,9 +244,6 @@ func (w *linear) progress(m *message) {
 		w.forget(m)
 		w.step(m.node, m.answer)
 		return
-	case m.admitted != 0:
-		w.apply(m)
-		return
 	}
 	switch out := m.out.(type) {
 	case clink.SetGuard:
@@ -235,20 +251,27 @@ func (w *linear) progress(m *message) {
 	case clink.Load:
 		m.answer = clink.Loaded{Call: out.Call, Row: w.store.Load(0, out.Key)}
 	case clink.Store:
-		admitted, status := w.store.Admit(out.Muts)
-		if m.admitted = admitted; status != clink.OK {
-			m.answer = clink.Stored{Call: out.Call, Status: status}
-			break
+		w.commit(m, out)
+	case clink.Lent:
+		if m.muts == nil {
+			w.transact(m, out)
+			return
 		}
-		w.apply(m) // a SetGuard waits for it anyhow, so nothing can come in between
+		w.commit(m, clink.Store{Call: out.Call, ID: m.id, Muts: m.muts})
 	}
 	if m.orphan {
 		w.forget(m)
 	}
 }
 
-func (w *linear) apply(m *message) {
-	out := m.out.(clink.Store)
+// commit writes at once what the guards let pass: a SetGuard waits for it anyhow, so
+// nothing can come in between.
+func (w *linear) commit(m *message, out clink.Store) {
+	admitted, status := w.store.Admit(out.Muts)
+	if m.admitted = admitted; status != clink.OK {
+		m.answer = clink.Stored{Call: out.Call, Status: status}
+		return
+	}
 	for _, mut := range out.Muts {
 		if b, ok := w.belief[string(mut.Value)]; ok && !mut.Delete {
 			w.fail(w.judge.Atomic(mut.Key, string(mut.Value), b))
@@ -284,6 +307,8 @@ func (w *linear) lose(m *message) {
 		w.forget(m)
 		w.step(m.node, clink.Loaded{Call: out.Call, Status: clink.Lost})
 	case clink.Store:
+		w.step(m.node, clink.Stored{Call: out.Call, Status: clink.Lost})
+	case clink.Lent:
 		w.step(m.node, clink.Stored{Call: out.Call, Status: clink.Lost})
 	}
 }
@@ -364,7 +389,7 @@ func (w *linear) Dump() string {
 		}
 	}
 	for _, m := range w.msgs {
-		fmt.Fprintf(&b, "%d %T %v %d %v %v\n", m.node, m.out, m.out, m.admitted, m.answer, m.orphan)
+		fmt.Fprintf(&b, "%d %T %v %d %v %v %v\n", m.node, m.out, m.out, m.admitted, m.muts, m.answer, m.orphan)
 	}
 	return b.String()
 }
@@ -387,6 +412,8 @@ func show(out clink.Output) string {
 		return fmt.Sprintf("guard %v", out.Token)
 	case clink.Load:
 		return fmt.Sprintf("load %d", out.Call)
+	case clink.Lent:
+		return fmt.Sprintf("transaction %d", out.Op)
 	case clink.Store:
 		return fmt.Sprintf("store %q under %v", out.Muts[0].Value, out.Muts[0].Guard)
 	}

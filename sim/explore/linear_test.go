@@ -29,6 +29,9 @@ var scopes = []struct {
 	{"reads-together", 60_000, Linear{Nodes: 2, Calls: []Call{{Node: 1, Kind: sim.Get}, {Kind: sim.Put}, {Node: 1, Kind: sim.Get}}}},
 	{"warm-move", 60_000, Linear{Nodes: 2, Calls: []Call{{Node: -1, Kind: sim.Put}, {Node: -1, Kind: sim.Put}}, Moves: 1, Losses: 1, Warm: true}},
 	{"warm-away-and-back", 80_000, Linear{Nodes: 2, Calls: []Call{{Node: 0, Kind: sim.Put}, {Node: -1, Kind: sim.Put}}, Moves: 3, Warm: true}},
+	{"transaction", 60_000, Linear{Nodes: 2, Calls: []Call{{Node: 0, Kind: sim.Transact}, {Node: -1, Kind: sim.Put}, {Node: -1, Kind: sim.Get}}, Moves: 1, Losses: 1}},
+	{"transaction-and-reads", 60_000, Linear{Nodes: 2, Calls: []Call{{Node: 0, Kind: sim.Put}, {Node: -1, Kind: sim.Transact}, {Node: 0, Kind: sim.Get}}, Losses: 2, Forgets: 1}},
+	{"two-transactions", 60_000, Linear{Nodes: 2, Calls: []Call{{Node: 0, Kind: sim.Transact}, {Node: -1, Kind: sim.Transact}}, Moves: 2, Losses: 1}},
 	{"three-nodes", 60_000, Linear{Nodes: 3, Calls: []Call{{Node: 0, Kind: sim.Put}, {Node: -1, Kind: sim.Get}}, Moves: 2, Losses: 1}},
 }
 
