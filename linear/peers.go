@@ -151,7 +151,7 @@ func (c *Cache[V]) fetch(ctx context.Context, key string) (e Entry[V], ok bool) 
 	if owner == "" || owner == c.opt.Peers.Self() {
 		return e, false
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.opt.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.opt.Timeout/4) // an owner that says nothing must leave time for the store
 	defer cancel()
 	b, err := c.call(ctx, owner, appendBytes([]byte{askRead}, key))
 	if err != nil {

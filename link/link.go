@@ -16,6 +16,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -25,6 +26,10 @@ var ErrBroken = errors.New("link: broken: the request may or may not have been c
 
 // ErrFull means that nothing was sent: the other end reads too slowly.
 var ErrFull = errors.New("link: full: nothing was sent; the other node reads too slowly, try again later")
+
+// ErrSilent means that nothing was heard over the link for as long as the caller would
+// wait: the other node may stand still. The request may or may not be carried out.
+var ErrSilent = errors.New("link: silent: nothing was heard of the other node; ask somebody else, or again later")
 
 // Options bound a link. The zero value works.
 type Options struct {
@@ -61,6 +66,10 @@ type Link struct {
 	next    uint64
 	waiting map[uint64]chan []byte
 
+	start  time.Time
+	asked  atomic.Int64 // when something was asked first since anything was heard, in ns from start; 0 if nothing was
+	probed atomic.Int64 // when a silent link was last asked
+
 	slots chan struct{}
 	work  sync.WaitGroup
 }
@@ -88,7 +97,7 @@ func New(nc net.Conn, r *bufio.Reader, opt Options) *Link {
 	if r == nil {
 		r = bufio.NewReaderSize(nc, 64<<10)
 	}
-	l := &Link{opt: opt, nc: nc, r: r, waiting: map[uint64]chan []byte{}, slots: make(chan struct{}, opt.MaxRequests)}
+	l := &Link{opt: opt, start: time.Now(), nc: nc, r: r, waiting: map[uint64]chan []byte{}, slots: make(chan struct{}, opt.MaxRequests)}
 	l.wake = sync.NewCond(&l.mu)
 	l.ctx, l.stop = context.WithCancelCause(context.Background())
 	l.work.Go(l.read)
@@ -103,20 +112,11 @@ func (l *Link) Send(frame []byte) error { return l.put(kindMessage, 0, frame) }
 // before it was sent mean that nothing happened; ErrBroken, and errors of ctx
 // later, that it is unknown.
 func (l *Link) Call(ctx context.Context, frame []byte) ([]byte, error) {
-	ch := make(chan []byte, 1)
-	l.mu.Lock()
-	l.next++
-	id := l.next
-	l.waiting[id] = ch
-	l.mu.Unlock()
-	defer func() {
-		l.mu.Lock()
-		delete(l.waiting, id)
-		l.mu.Unlock()
-	}()
-	if err := l.put(kindRequest, id, frame); err != nil {
+	id, ch, err := l.ask(frame)
+	if err != nil {
 		return nil, err
 	}
+	defer l.forget(id)
 	select {
 	case b := <-ch:
 		return b, nil
@@ -125,6 +125,75 @@ func (l *Link) Call(ctx context.Context, frame []byte) ([]byte, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+}
+
+// CallHeard is Call for what others could answer too: it ends with ErrSilent when
+// nothing at all is heard over the link for the time patience. While that lasts, only
+// one call in that time asks, and the others end at once.
+func (l *Link) CallHeard(ctx context.Context, frame []byte, patience time.Duration) ([]byte, error) {
+	if l.silence() > patience {
+		last, now := l.probed.Load(), l.sinceStart()
+		if now-last < int64(patience) || !l.probed.CompareAndSwap(last, now) {
+			return nil, ErrSilent
+		}
+	}
+	id, ch, err := l.ask(frame)
+	if err != nil {
+		return nil, err
+	}
+	defer l.forget(id)
+	t := time.NewTimer(patience)
+	defer t.Stop()
+	for {
+		select {
+		case b := <-ch:
+			return b, nil
+		case <-l.ctx.Done():
+			return nil, ErrBroken
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-t.C:
+		}
+		l.asked.CompareAndSwap(0, l.sinceStart()) // something was heard, though not what we wait for
+		left := patience - l.silence()
+		if left <= 0 {
+			return nil, ErrSilent
+		}
+		t.Reset(left)
+	}
+}
+
+// silence is how long nothing has been heard since something was asked.
+func (l *Link) silence() time.Duration {
+	if since := l.asked.Load(); since != 0 {
+		return time.Duration(l.sinceStart() - since)
+	}
+	return 0
+}
+
+// sinceStart is never 0.
+func (l *Link) sinceStart() int64 { return int64(time.Since(l.start)) + 1 }
+
+// ask sends a request, whose answer comes through the channel; forget must follow.
+func (l *Link) ask(frame []byte) (uint64, chan []byte, error) {
+	ch := make(chan []byte, 1)
+	l.mu.Lock()
+	l.next++
+	id := l.next
+	l.waiting[id] = ch
+	l.mu.Unlock()
+	if err := l.put(kindRequest, id, frame); err != nil {
+		l.forget(id)
+		return 0, nil, err
+	}
+	l.asked.CompareAndSwap(0, l.sinceStart())
+	return id, ch, nil
+}
+
+func (l *Link) forget(id uint64) {
+	l.mu.Lock()
+	delete(l.waiting, id)
+	l.mu.Unlock()
 }
 
 // put queues a frame: its length, kind and number, then its bytes.
@@ -212,6 +281,7 @@ func readN(r io.Reader, n int) ([]byte, error) {
 }
 
 func (l *Link) arrived(kind byte, id uint64, frame []byte) {
+	l.asked.Store(0)
 	switch kind {
 	case kindMessage:
 		if l.opt.Message != nil {

@@ -8,7 +8,10 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -137,5 +140,75 @@ func FuzzRead(f *testing.F) {
 		_, _ = y.Write(b)
 		y.Close()
 		l.Close()
+	})
+}
+
+// A node that stands still is noticed when nothing at all is heard of it, and asked no
+// more than now and then; one that is only slow is waited for.
+func TestSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const patience = 100 * time.Millisecond
+		x, y := net.Pipe()
+		release := make(chan struct{})
+		var served atomic.Int32
+		a := New(x, nil, Options{})
+		b := New(y, nil, Options{Request: func(ctx context.Context, f []byte) []byte {
+			served.Add(1)
+			if f[0] == 'w' {
+				select {
+				case <-release:
+				case <-ctx.Done():
+				}
+			}
+			return f
+		}})
+		defer func() { a.Close(); b.Close() }()
+		call := func(f string) (time.Duration, error) {
+			began := time.Now()
+			_, err := a.CallHeard(t.Context(), []byte(f), patience)
+			return time.Since(began), err
+		}
+		if _, err := call("x"); err != nil {
+			t.Fatal(err)
+		}
+		if after, err := call("w"); !errors.Is(err, ErrSilent) || after != patience {
+			t.Fatalf("after %v: %v", after, err)
+		}
+		time.Sleep(time.Millisecond)
+		probe := make(chan error)
+		go func() { // asks once more, and waits
+			_, err := call("w")
+			probe <- err
+		}()
+		synctest.Wait()
+		for range 10 {
+			if after, err := call("w"); !errors.Is(err, ErrSilent) || after != 0 {
+				t.Fatalf("after %v: %v", after, err)
+			}
+		}
+		if err := <-probe; !errors.Is(err, ErrSilent) {
+			t.Fatal(err)
+		}
+		if n := served.Load(); n != 3 {
+			t.Fatalf("%d requests were sent to a node that stands still", n)
+		}
+		// Slow, but something is heard: it is waited for.
+		stop := make(chan struct{})
+		go func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(patience / 2):
+					_ = b.Send([]byte("still here"))
+				}
+			}
+		}()
+		time.Sleep(patience)
+		time.AfterFunc(10*patience, func() { close(release) })
+		if after, err := call("w"); err != nil || after != 10*patience {
+			t.Errorf("a slow node was given up after %v: %v", after, err)
+		}
+		close(stop)
 	})
 }

@@ -158,6 +158,19 @@ func (p *peers) call(ctx context.Context, addr string, frame []byte) ([]byte, er
 	return b, err
 }
 
+// silence is how long a read waits for a node of which nothing is heard.
+const silence = 100 * time.Millisecond
+
+// read is call for what the store can answer too: it does not wait for a node that
+// stands still.
+func (p *peers) read(ctx context.Context, addr string, frame []byte) ([]byte, error) {
+	l, err := p.to(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	return l.CallHeard(ctx, frame, silence)
+}
+
 // send sends a message if a link stands; else it dials one and the message is
 // lost, which messages may be. Then again is called as soon as the link stands, and
 // when it breaks.

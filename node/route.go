@@ -99,7 +99,7 @@ func (n *Node) readFrom(ctx context.Context, addr string, key []byte, track *res
 	if track != nil {
 		b, err = n.track.call(ctx, addr, append([]byte{frameVersion, frameTrack}, key...), track, [][]byte{key}, w)
 	} else {
-		b, err = n.peers.call(ctx, addr, append([]byte{frameVersion, frameRead}, key...))
+		b, err = n.peers.read(ctx, addr, append([]byte{frameVersion, frameRead}, key...))
 	}
 	switch {
 	case err != nil:
