@@ -49,7 +49,7 @@ func startService(t *testing.T, url, coordinator, id string) *service {
 	t.Helper()
 	v := &service{}
 	v.p = start(t, func(c *Config) {
-		c.Store, c.Coordinator, c.NodeID, c.Lease, c.Timeout = url, coordinator, id, 2*time.Second, time.Second
+		c.Store, c.Coordinator, c.NodeID, c.Lease, c.Timeout, c.Data = url, coordinator, id, 2*time.Second, time.Second, t.TempDir()
 	})
 	var err error
 	if v.s, err = postgres.Open(t.Context(), postgres.Options{URL: url + "&schema=counts", Timeout: time.Second}); err != nil {
@@ -76,9 +76,9 @@ const spaceKeys = 12 // of all owners
 
 func spaceKey(i int) string { return fmt.Sprintf("%c-counter", "059CHLQVchmv"[i%spaceKeys]) }
 
-// startServices starts three processes over one PostgreSQL, with strict mode on, and waits
-// until each owns some of the keys.
-func startServices(t *testing.T) ([]*service, *pgx.Conn) {
+// startPostgres is the URL of a server of its own, in which counters are guarded.
+func startPostgres(t *testing.T) (url string) {
+	t.Helper()
 	if pgserver.Bin() == "" {
 		if os.Getenv("FRESHET_TEST_REQUIRE") != "" {
 			t.Fatal("no PostgreSQL, and FRESHET_TEST_REQUIRE is set")
@@ -90,20 +90,33 @@ func startServices(t *testing.T) ([]*service, *pgx.Conn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pg.Stop)
-	url := pg.URL("admin", "postgres")
+	url = pg.URL("admin", "postgres")
 	for _, u := range []string{url, url + "&schema=counts"} {
 		if err := postgres.Migrate(t.Context(), u, postgres.Migration{}); err != nil {
 			t.Fatal(err)
 		}
 	}
+	_, err = connect(t, url).Exec(t.Context(), "CREATE TABLE counters (name text PRIMARY KEY, n int NOT NULL); SELECT counts.guard_table('counters', '{name}')")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return url
+}
+
+func connect(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	if _, err := conn.Exec(t.Context(), "CREATE TABLE counters (name text PRIMARY KEY, n int NOT NULL); SELECT counts.guard_table('counters', '{name}')"); err != nil {
-		t.Fatal(err)
-	}
+	return conn
+}
+
+// startServices starts three processes over one PostgreSQL, with strict mode on, and waits
+// until each owns some of the keys.
+func startServices(t *testing.T) ([]*service, *pgx.Conn) {
+	url := startPostgres(t)
 	all := []*service{startService(t, url, "embedded", "s1")}
 	home, _ := all[0].p.Addr(0)
 	for _, id := range []string{"s2", "s3"} {
@@ -120,7 +133,7 @@ func startServices(t *testing.T) ([]*service, *pgx.Conn) {
 		}
 		<-time.After(time.Millisecond)
 	}
-	return all, conn
+	return all, connect(t, url)
 }
 
 // Three processes of an application share a view of its tables: each writes keys of all
