@@ -77,7 +77,7 @@ func (n *Node) start() error {
 	n.track = newTracking(n)
 	n.m = newMetrics(n)
 	n.peers = &peers{password: n.p.cfg.Password, self: n.addr, maxFrame: n.p.maxFrame(), tls: ctls, message: n.fromAssigner, links: map[string]*dialled{},
-		request: func(ctx context.Context, frame []byte) []byte { return n.serve(ctx, frame, nil) }}
+		request: n.whenBegun}
 	n.server = resp.NewServer(n, resp.Options{
 		Commands: n.p.commands, Password: n.p.cfg.Password, TLS: n.p.tls, MaxConns: n.p.cfg.MaxConns,
 		MaxBulk: max(n.p.cfg.MaxKey, n.p.cfg.MaxValue), Logger: n.p.log,
@@ -100,6 +100,17 @@ func (n *Node) start() error {
 	n.work.Go(n.track.expire)
 	n.shard.Hurry()
 	return nil
+}
+
+// whenBegun answers what is asked over a link that this node has opened, which it may
+// have done before it was complete.
+func (n *Node) whenBegun(ctx context.Context, frame []byte) []byte {
+	select {
+	case <-n.begun:
+		return n.serve(ctx, frame, nil)
+	case <-ctx.Done(): // the link is broken
+		return nil
+	}
 }
 
 // running reports whether the node has begun: others may ask before that.
