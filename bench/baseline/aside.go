@@ -1,0 +1,81 @@
+package baseline
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// Aside is client-side caching through rueidis over a database: what people use who
+// want more than TTL. The database is the source of truth. A read asks the client's
+// own cache, which redis-server invalidates (CLIENT TRACKING, in RESP 3), then
+// redis-server, then the database, and sets what it found in redis-server with a time
+// to live; a write is committed in the database, and then the key is deleted in
+// redis-server.
+//
+// Two things make reads stale, and both are how it is commonly done: a read that has
+// loaded a row may set it after the write that overtook it has deleted the key, which
+// lasts until the row's life is over; and other instances hear of a delete only some
+// time after the write was acknowledged.
+type Aside struct {
+	rows   Rows
+	client rueidis.Client
+	life   time.Duration
+}
+
+// NewAside returns an instance with so much memory, beside the redis-server at addr,
+// where rows live so long.
+func NewAside(rows Rows, addr string, bytes int, life time.Duration) (*Aside, error) {
+	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, CacheSizeEachConn: bytes})
+	if err != nil {
+		return nil, fmt.Errorf("baseline: redis-server: %w", err)
+	}
+	return &Aside{rows, c, life}, nil
+}
+
+// Get implements System. A hit is one that needs nothing from the database.
+func (s *Aside) Get(ctx context.Context, keys []string, out []Reading) error {
+	asks := make([]rueidis.CacheableTTL, len(keys))
+	for i, k := range keys {
+		asks[i] = rueidis.CT(s.client.B().Get().Key(k).Cache(), s.life)
+	}
+	found := make(map[string]Row, len(keys))
+	for i, r := range s.client.DoMultiCache(ctx, asks...) {
+		switch text, err := r.ToString(); {
+		case err == nil:
+			found[keys[i]] = unpack(text)
+		case !rueidis.IsRedisNil(err):
+			return fmt.Errorf("baseline: redis-server: %w", err)
+		}
+	}
+	var sets rueidis.Commands
+	err := throughMap(ctx, s.rows, keys, out, func(key string) (Row, bool) { r, ok := found[key]; return r, ok }, func(key string, r Row) {
+		sets = append(sets, s.client.B().Set().Key(key).Value(pack(r)).Px(s.life).Build())
+	})
+	for _, r := range s.client.DoMulti(ctx, sets...) {
+		if err := r.Error(); err != nil {
+			return fmt.Errorf("baseline: redis-server: %w", err)
+		}
+	}
+	return err
+}
+
+// Put implements System.
+func (s *Aside) Put(ctx context.Context, key, value string) (uint64, error) {
+	version, err := s.rows.Put(ctx, key, value)
+	if err != nil {
+		return 0, err
+	}
+	if err := s.client.Do(ctx, s.client.B().Del().Key(key).Build()).Error(); err != nil {
+		return 0, fmt.Errorf("baseline: redis-server: %w", err)
+	}
+	return version, nil
+}
+
+// Close implements System.
+func (s *Aside) Close() error {
+	s.client.Close()
+	return nil
+}

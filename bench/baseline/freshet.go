@@ -1,0 +1,39 @@
+package baseline
+
+import (
+	"context"
+	"time"
+
+	"github.com/freshet-cache/freshet/linear"
+)
+
+// Freshet is linear.Cache in process, as the instance has it that owns the keys: what
+// the others are compared with.
+type Freshet struct{ Cache *linear.Cache[string] }
+
+// Get implements System.
+func (s Freshet) Get(ctx context.Context, keys []string, out []Reading) error {
+	for i, k := range keys {
+		e, err := s.Cache.GetEntry(ctx, k)
+		if err != nil {
+			return err
+		}
+		if !e.Exists {
+			return errAbsent
+		}
+		out[i] = Reading{e.Value, e.Version, e.Hit}
+	}
+	return nil
+}
+
+// Put implements System.
+func (s Freshet) Put(ctx context.Context, key, value string) (uint64, error) {
+	return s.Cache.PutTTL(ctx, key, value, 0)
+}
+
+// Close implements System.
+func (s Freshet) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return s.Cache.Close(ctx)
+}
