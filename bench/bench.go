@@ -23,14 +23,15 @@ type Options struct {
 	// Systems are those to measure. Default: all the experiment knows.
 	Systems []string
 	// Trace is a file of big-endian uint32 keys, in gzip if its name ends so.
-	// Default: the cut that comes with this package.
+	// Default: the cut that comes with this package. For linear-traces it is a
+	// directory, with traces, meta and lobsters in it; default $FRESHET_DATA.
 	Trace string
 	// Out is where results go. Default bench-out.
 	Out string
 	// Redis is the address of a running redis-server, whose persistence is then
 	// its own affair. Default: redis-server is started from PATH.
 	Redis string
-	// Rate is how many requests a second linear-trace sends. Default: by preset.
+	// Rate is how many requests a second an open loop sends. Default: by preset.
 	Rate float64
 	// Writes is the share of a trace's accesses that are made writes. Default
 	// 0.05; negative makes none.
@@ -38,7 +39,7 @@ type Options struct {
 	// History is where linear-trace keeps what was asked and answered, for
 	// freshet check. Default: nowhere; it takes 150 bytes a request.
 	History string
-	// Postgres is the URL of a database in which guard-overhead makes schemas.
+	// Postgres is the URL of a database in which schemas are made.
 	// Default: a server is started for it.
 	Postgres string
 	// Seed makes the requests. Default 1.
@@ -66,8 +67,10 @@ var experiments = map[string]experiment{
 	"guard-overhead":  {"what guards cost the writes of a store, beside the same writes without", guardSystems, guardOverhead},
 	"linear-hit":      {"a hit of the linear cache in process, beside the bare map it stands on", hitSystems, linearHit},
 	"linear-remote":   {"GET and SET over the Redis protocol, beside redis-server", remoteSystems, linearRemote},
-	"linear-tracking": {"reads from clients' own caches (CLIENT TRACKING) that are older than an acknowledged write, beside redis-server", trackingSystems, linearTracking},
+	"linear-traces":   {"reads and writes like those of eight services over PostgreSQL, beside what people use and what papers describe", tableSystems, linearTraces},
 	"linear-trace":    {"a recorded trace against three nodes at a constant rate, every answer checked", traceSystems, linearTrace},
+	"linear-writes":   {"read latency over PostgreSQL as the share of writes grows, beside what people use and what papers describe", tableSystems, linearWrites},
+	"linear-tracking": {"reads from clients' own caches (CLIENT TRACKING) that are older than an acknowledged write, beside redis-server", trackingSystems, linearTracking},
 }
 
 // Experiments are the names that Options.Experiment may have, with what each is

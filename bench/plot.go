@@ -45,7 +45,7 @@ func (f figure) save(dir string) error {
 // inks can be told apart by people who see few colours, and in grey.
 var inks = []color.Color{
 	color.RGBA{0x1b, 0x6c, 0xa8, 0xff}, color.RGBA{0xe6, 0x9f, 0x00, 0xff}, color.RGBA{0x5f, 0x5f, 0x5f, 0xff},
-	color.RGBA{0x8f, 0xc9, 0xe8, 0xff}, color.RGBA{0xa0, 0x3c, 0x3c, 0xff},
+	color.RGBA{0x8f, 0xc9, 0xe8, 0xff}, color.RGBA{0xa0, 0x3c, 0x3c, 0xff}, color.RGBA{0x2e, 0x8b, 0x57, 0xff}, color.RGBA{0x6a, 0x3d, 0x9a, 0xff},
 }
 
 // series is one system's values.
@@ -104,4 +104,30 @@ func curves(title, x, y string, list []series) (figure, error) {
 	}
 	p.Add(plotter.NewGrid())
 	return figure{title: title, plot: p}, nil
+}
+
+// levels draws a line with dots over groups for each series, up a logarithmic axis.
+func levels(title, unit string, groups []string, list []series) figure {
+	p := plot.New()
+	p.Title.Text, p.Y.Label.Text, p.Legend.Top, p.Legend.Left = title, unit, true, false
+	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	top := 0.0
+	for i, s := range list {
+		l, dots, err := plotter.NewLinePoints(s.points)
+		if err != nil {
+			continue // a system without a value has no line
+		}
+		l.Color, l.Width = inks[i%len(inks)], vg.Points(1)
+		dots.Color, dots.Shape = inks[i%len(inks)], draw.CircleGlyph{}
+		p.Add(l, dots)
+		p.Legend.Add(s.name, l, dots)
+		for _, at := range s.points {
+			top = max(top, at.Y)
+		}
+	}
+	p.Add(plotter.NewGrid())
+	p.NominalX(groups...)
+	p.X.Min, p.X.Max = -0.5, float64(len(groups))-0.5
+	p.Y.Max = top * 30 // room for the legend
+	return figure{title: title, plot: p}
 }

@@ -22,24 +22,25 @@ import (
 type Aside struct {
 	rows   Rows
 	client rueidis.Client
+	prefix string
 	life   time.Duration
 }
 
 // NewAside returns an instance with so much memory, beside the redis-server at addr,
-// where rows live so long.
-func NewAside(rows Rows, addr string, bytes int, life time.Duration) (*Aside, error) {
+// where rows live so long and all names begin with prefix.
+func NewAside(rows Rows, addr, prefix string, bytes int, life time.Duration) (*Aside, error) {
 	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, CacheSizeEachConn: bytes})
 	if err != nil {
 		return nil, fmt.Errorf("baseline: redis-server: %w", err)
 	}
-	return &Aside{rows, c, life}, nil
+	return &Aside{rows, c, prefix, life}, nil
 }
 
 // Get implements System. A hit is one that needs nothing from the database.
 func (s *Aside) Get(ctx context.Context, keys []string, out []Reading) error {
 	asks := make([]rueidis.CacheableTTL, len(keys))
 	for i, k := range keys {
-		asks[i] = rueidis.CT(s.client.B().Get().Key(k).Cache(), s.life)
+		asks[i] = rueidis.CT(s.client.B().Get().Key(s.prefix+k).Cache(), s.life)
 	}
 	found := make(map[string]Row, len(keys))
 	for i, r := range s.client.DoMultiCache(ctx, asks...) {
@@ -52,7 +53,7 @@ func (s *Aside) Get(ctx context.Context, keys []string, out []Reading) error {
 	}
 	var sets rueidis.Commands
 	err := throughMap(ctx, s.rows, keys, out, func(key string) (Row, bool) { r, ok := found[key]; return r, ok }, func(key string, r Row) {
-		sets = append(sets, s.client.B().Set().Key(key).Value(pack(r)).Px(s.life).Build())
+		sets = append(sets, s.client.B().Set().Key(s.prefix+key).Value(pack(r)).Px(s.life).Build())
 	})
 	for _, r := range s.client.DoMulti(ctx, sets...) {
 		if err := r.Error(); err != nil {
@@ -68,7 +69,7 @@ func (s *Aside) Put(ctx context.Context, key, value string) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := s.client.Do(ctx, s.client.B().Del().Key(key).Build()).Error(); err != nil {
+	if err := s.client.Do(ctx, s.client.B().Del().Key(s.prefix+key).Build()).Error(); err != nil {
 		return 0, fmt.Errorf("baseline: redis-server: %w", err)
 	}
 	return version, nil

@@ -62,22 +62,25 @@ func (*Local) Close() error { return nil }
 
 // Remote is a Service in a redis-server that nobody evicts from: both the cache and
 // the bounds are a round trip away, as the paper has them.
-type Remote struct{ client rueidis.Client }
+type Remote struct {
+	client rueidis.Client
+	prefix string
+}
 
-// NewRemote connects.
-func NewRemote(addr string) (*Remote, error) {
+// NewRemote connects. All names in the redis-server begin with prefix.
+func NewRemote(addr, prefix string) (*Remote, error) {
 	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, ForceSingleClient: true})
 	if err != nil {
 		return nil, fmt.Errorf("baseline: the service: %w", err)
 	}
-	return &Remote{c}, nil
+	return &Remote{c, prefix}, nil
 }
 
 // Look implements Service.
 func (s *Remote) Look(ctx context.Context, keys []string) ([]Dating, []int64, error) {
 	names := make([]string, 0, 2*len(keys))
 	for _, k := range keys {
-		names = append(names, "bound:"+k, "row:"+k)
+		names = append(names, s.prefix+"bound:"+k, s.prefix+"row:"+k)
 	}
 	found, err := s.client.Do(ctx, s.client.B().Mget().Key(names...).Build()).ToArray()
 	if err != nil {
@@ -104,7 +107,7 @@ return ''`)
 
 // Raise implements Service.
 func (s *Remote) Raise(ctx context.Context, key string, bound int64) (bool, int64, error) {
-	text, err := raise.Exec(ctx, s.client, []string{"bound:" + key}, []string{fmt.Sprintf("%020d", bound)}).ToString()
+	text, err := raise.Exec(ctx, s.client, []string{s.prefix + "bound:" + key}, []string{fmt.Sprintf("%020d", bound)}).ToString()
 	if err != nil {
 		return false, 0, fmt.Errorf("baseline: the service: %w", err)
 	}
@@ -121,7 +124,7 @@ func (s *Remote) Keep(ctx context.Context, keys []string, rows []Dating) error {
 	var sets rueidis.Commands
 	for i, k := range keys {
 		value := string(binary.BigEndian.AppendUint64(nil, uint64(rows[i].At))) + pack(rows[i].Row)
-		sets = append(sets, s.client.B().Set().Key("row:"+k).Value(value).Build())
+		sets = append(sets, s.client.B().Set().Key(s.prefix+"row:"+k).Value(value).Build())
 	}
 	for _, r := range s.client.DoMulti(ctx, sets...) {
 		if err := r.Error(); err != nil {
