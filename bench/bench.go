@@ -65,7 +65,9 @@ type experiment struct {
 
 var experiments = map[string]experiment{
 	"guard-overhead":  {"what guards cost the writes of a store, beside the same writes without", guardSystems, guardOverhead},
+	"linear-cores":    {"hits in process and GET over the Redis protocol, by the number of processors", coreSystems, linearCores},
 	"linear-hit":      {"a hit of the linear cache in process, beside the bare map it stands on", hitSystems, linearHit},
+	"linear-hotkey":   {"one key that is written more and more, and that gets more and more of all requests, beside what people use", tableSystems, linearHotkey},
 	"linear-remote":   {"GET and SET over the Redis protocol, beside redis-server", remoteSystems, linearRemote},
 	"linear-traces":   {"reads and writes like those of eight services over PostgreSQL, beside what people use and what papers describe", tableSystems, linearTraces},
 	"linear-trace":    {"a recorded trace against three nodes at a constant rate, every answer checked", traceSystems, linearTrace},

@@ -213,7 +213,21 @@ func TestLinearTraces(t *testing.T) {
 
 func TestLinearWrites(t *testing.T) {
 	r := tiny(t, Options{Experiment: "linear-writes", Systems: withServers(t, tableSystems)})
-	if r.Headline["p90_times_freshet_50_percent_writes"] <= 0 {
+	if r.Headline["p90_times_freshet_50_percent"] <= 0 {
 		t.Error("nothing was compared:", r.Headline)
+	}
+}
+
+func TestLinearHotkey(t *testing.T) {
+	r := tiny(t, Options{Experiment: "linear-hotkey", Systems: withServers(t, tableSystems)})
+	if r.Headline["freshet_400_writes_per_second_p90_us"] <= 0 {
+		t.Error("nothing was measured:", r.Headline)
+	}
+}
+
+func TestLinearCores(t *testing.T) {
+	r := tiny(t, Options{Experiment: "linear-cores", Systems: coreSystems})
+	if r.Headline["freshet_mops_1_processors"] <= 0 || r.Headline["freshet-remote_mops_1_processors"] <= 0 {
+		t.Error("nothing was measured:", r.Headline)
 	}
 }

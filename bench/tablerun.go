@@ -198,7 +198,7 @@ func (t *tableRun) report(opt Options, by string) *Report {
 		{"What it takes", append(slices.Clone(head), column{"hit_percent", "reads from memory, %"}, column{"queries", "store's answers per request"}, column{"write_us", "P50 of writes, µs"},
 			column{"cpu_us", "CPU µs per request"}, column{"stale", "stale reads"}, column{"reads", "rows read"}, column{"failed", "failed"}, column{"lag_us", "P99 of the sender's lag, µs"}), r.Rows},
 	}
-	if by != "workload" {
+	if by != "workload" { // the paper has no numbers for them
 		r.tables[0].columns = r.tables[0].columns[:6]
 	}
 	return r
@@ -214,7 +214,7 @@ func order(system string) int {
 
 // headline is a name for scripts.
 func headline(name string) string {
-	return strings.NewReplacer(" ", "", "%", "_percent_writes", ".", "_").Replace(name)
+	return strings.NewReplacer(" ", "_", "%", "percent", ".", "_", "/s", "_per_second").Replace(name)
 }
 
 // goals are judged for each workload.
