@@ -231,3 +231,10 @@ func TestLinearCores(t *testing.T) {
 		t.Error("nothing was measured:", r.Headline)
 	}
 }
+
+func TestLinearReshard(t *testing.T) {
+	r := tiny(t, Options{Experiment: "linear-reshard", Systems: reshardSystems})
+	if r.Headline["move_p99_ms"] <= 0 || r.Headline["freshet-resharding_served_percent"] != 100 {
+		t.Error("nothing moved, or a read was not served:", r.Headline)
+	}
+}

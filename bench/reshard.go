@@ -1,0 +1,269 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/freshet-cache/freshet/check"
+)
+
+// The systems of linear-reshard: three nodes left alone, and three between which keys
+// move all the time.
+var reshardSystems = []string{"freshet", "freshet-resharding"}
+
+// reshardSizes are the sizes of a run of linear-reshard.
+type reshardSizes struct {
+	keys, rounds, requests int
+	rate                   float64
+	every                  time.Duration // between moves
+	each                   int           // how many moves there are to all keys
+}
+
+// Five moves a second of a thousandth of the keys each are 0.5 % a second.
+func (o Options) reshardSizes() reshardSizes {
+	switch {
+	case o.tiny:
+		return reshardSizes{520, 1, 600, cmp.Or(o.Rate, 1000), 100 * time.Millisecond, 100}
+	case o.Preset == "paper":
+		return reshardSizes{20_000, 5, 300_000, cmp.Or(o.Rate, 5000), 200 * time.Millisecond, 1000}
+	}
+	return reshardSizes{5000, 2, 12_000, cmp.Or(o.Rate, 2000), 200 * time.Millisecond, 1000}
+}
+
+// lettered are keys whose names begin with all letters, and so spread over the slices
+// that a cluster begins with.
+func lettered(n int) (keys []uint32, names []string) {
+	for i := range n {
+		keys = append(keys, uint32(i%26)<<27|uint32(i/26))
+		names = append(names, traceKey(keys[i]))
+	}
+	return keys, names
+}
+
+// mover moves parts of the keys and writes one key of each part meanwhile.
+type mover struct {
+	admin, probe rueidis.Client
+	keys         map[string]uint32 // by name
+	names        []string          // sorted
+	r            *replay
+
+	history     []check.Op
+	pause, took *latencies
+	moves, none int
+}
+
+// owner is the name of the node that owns a key.
+func owner(ctx context.Context, c rueidis.Client, key string) (string, error) {
+	about, err := c.Do(ctx, c.B().Arbitrary("FR.EXPLAIN").Args(key).Build()).AsStrMap()
+	return about["owner"], err
+}
+
+// run moves a part at every tick until ctx ends.
+func (m *mover) run(ctx context.Context, sizes reshardSizes, seed uint64) error {
+	tick := time.NewTicker(sizes.every)
+	defer tick.Stop()
+	r := stream(seed, 50)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		part := r.IntN(sizes.each)
+		at := func(i int) string { return m.names[i*len(m.names)/sizes.each] }
+		high := ""
+		if part+1 < sizes.each {
+			high = at(part + 1)
+		}
+		if err := m.move(context.WithoutCancel(ctx), at(part), high, 1+r.IntN(traceNodes-1)); err != nil {
+			return err
+		}
+	}
+}
+
+// move moves the keys from low up to high to the node that comes so many after their
+// owner.
+func (m *mover) move(ctx context.Context, low, high string, after int) error {
+	ctx, cancel := context.WithTimeout(ctx, traceTimeout)
+	defer cancel()
+	from, err := owner(ctx, m.admin, low)
+	if err != nil {
+		return err
+	}
+	to := fmt.Sprint("n", (int(from[len(from)-1]-'1')+after)%traceNodes+1)
+	stop, stopped := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { m.write(stop, low) })
+	defer func() {
+		stopped()
+		wg.Wait()
+	}()
+	for _, cut := range []string{low, high} {
+		if cut != "" {
+			_ = m.admin.Do(ctx, m.admin.B().Arbitrary("FR.SPLIT").Args(cut).Build()).Error() // an error if there is a boundary
+		}
+	}
+	began := time.Now()
+	if err := m.admin.Do(ctx, m.admin.B().Arbitrary("FR.MOVE").Args(low, to).Build()).Error(); err != nil {
+		m.none++ // it is moving already, because of its load
+		return nil
+	}
+	for now := from; now != to; {
+		if now, err = owner(ctx, m.admin, low); err != nil {
+			return fmt.Errorf("%s did not move from %s to %s: %w", low, from, to, err)
+		}
+	}
+	m.took.add(time.Since(began), 1)
+	m.moves++
+	return nil
+}
+
+// write writes a key, one write after the other, until ctx ends: the longest of them is
+// how long the move kept writes waiting, and no less than a write takes anyway.
+func (m *mover) write(ctx context.Context, key string) {
+	longest := time.Duration(0)
+	for i := 0; ctx.Err() == nil; i++ {
+		o := check.Op{Client: traceClients, Kind: check.Write, Key: key, Value: fmt.Sprintf("m%d.%d", m.moves+m.none, i), Outcome: check.OK}
+		text := traceValue(m.keys[key], o.Value)
+		began := time.Now()
+		o.Start = int64(time.Since(m.r.began))
+		err := m.probe.Do(context.WithoutCancel(ctx), m.probe.B().Set().Key(key).Value(text).Build()).Error()
+		o.End = int64(time.Since(m.r.began))
+		if err != nil {
+			o.Outcome = check.Unknown
+		}
+		m.history = append(m.history, o)
+		longest = max(longest, time.Since(began))
+	}
+	m.pause.add(longest, 1)
+}
+
+// reshardRound sends the requests of a round, with keys that move or not.
+func reshardRound(ctx context.Context, s *server, accesses []access, sizes reshardSizes, moving bool, seed uint64, opt Options) (f *traceFound, m *mover, failedReads int, err error) {
+	r, keys := newReplay(accesses, sizes.rate)
+	if err := r.load(ctx, s.addrs[0], keys); err != nil {
+		return nil, nil, 0, err
+	}
+	m = &mover{keys: map[string]uint32{}, r: r, pause: newLatencies(), took: newLatencies()}
+	for _, k := range keys {
+		m.keys[traceKey(k)] = k
+		m.names = append(m.names, traceKey(k))
+	}
+	slices.Sort(m.names)
+	for i := range traceClients + 2 {
+		c, err := connect(s.addrs[i%traceNodes])
+		if err != nil {
+			return nil, nil, 0, err
+		}
+		defer c.Close()
+		r.clients = append(r.clients, c)
+	}
+	m.admin, m.probe = r.clients[traceClients], r.clients[traceClients+1]
+	before, err := count(ctx, s.admins)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	ends, end := context.WithCancel(ctx)
+	result := make(chan error, 1)
+	go func() {
+		if !moving {
+			result <- nil
+			return
+		}
+		result <- m.run(ends, sizes, seed)
+	}()
+	err = r.run(ctx, func(done int) {
+		opt.Progress(fmt.Sprintf("%d of %d requests, moving: %v", done, len(accesses), moving))
+	})
+	end()
+	if err = errors.Join(err, <-result); err != nil {
+		return nil, nil, 0, err
+	}
+	after, err := count(ctx, s.admins)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	for _, o := range r.history {
+		if o.Kind == check.Read && o.Outcome != check.OK {
+			failedReads++
+		}
+	}
+	r.history = append(r.history, m.history...)
+	f = &traceFound{}
+	f.sum(r, before, after)
+	return f, m, failedReads, nil
+}
+
+// linearReshard is figure 13a: reads and writes while keys move.
+func linearReshard(ctx context.Context, opt Options) (r *Report, err error) {
+	sizes := opt.reshardSizes()
+	dir, err := scratch("reshard")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(filepath.Dir(dir))
+	s, err := startFreshet(ctx, opt, false, traceNodes, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	keys, _ := lettered(sizes.keys)
+	found := map[string]*moved{}
+	for round := range sizes.rounds {
+		order := make([]uint32, sizes.requests)
+		popular, chance := newZipf(len(keys), 0.99), stream(opt.Seed+uint64(round), 51)
+		for i := range order {
+			if order[i] = keys[mix(opt.Seed, uint64(popular.draw(chance)))%uint64(len(keys))]; i < len(keys) {
+				order[i] = keys[i] // every key exists
+			}
+		}
+		accesses := inject(order, opt.Writes, traceClients, opt.Seed+uint64(round))
+		for i := range opt.Systems {
+			system := opt.Systems[(i+round)%len(opt.Systems)]
+			opt.Progress(fmt.Sprintf("round %d of %d: %s", round+1, sizes.rounds, system))
+			f, m, failed, err := reshardRound(ctx, s, accesses, sizes, system == "freshet-resharding", opt.Seed+uint64(round), opt)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", system, err)
+			}
+			if found[system] == nil {
+				found[system] = &moved{pause: newLatencies(), took: newLatencies()}
+			}
+			found[system].add(f, m, failed)
+		}
+	}
+	return reportReshard(opt, sizes, found), nil
+}
+
+// moved is what was measured of one system, by round.
+type moved struct {
+	p50, p90, p99, w50, w99, served, hits []float64
+	pause, took                           *latencies
+	moves, reads, failed, unanswered      int
+	checked, stale, wrong                 int
+	reasons                               []string
+}
+
+func (d *moved) add(f *traceFound, m *mover, failed int) {
+	n := int(f.reads.h.TotalCount())
+	d.p50, d.p90, d.p99 = append(d.p50, f.reads.micros(50)), append(d.p90, f.reads.micros(90)), append(d.p99, f.reads.micros(99))
+	d.w50, d.w99 = append(d.w50, f.writes.micros(50)), append(d.w99, f.writes.micros(99))
+	d.served, d.hits = append(d.served, 100*float64(n-failed)/float64(n)), append(d.hits, 100*f.hits)
+	d.reads, d.failed, d.unanswered = d.reads+n, d.failed+failed, d.unanswered+f.failed
+	d.checked, d.stale, d.wrong = d.checked+f.checked, d.stale+f.stale, d.wrong+f.wrong
+	d.pause.h.Merge(m.pause.h)
+	d.took.h.Merge(m.took.h)
+	d.moves += m.moves
+	if f.reason != "" {
+		d.reasons = append(d.reasons, strings.TrimSpace(f.reason))
+	}
+}
