@@ -66,6 +66,7 @@ type experiment struct {
 var experiments = map[string]experiment{
 	"guard-overhead":  {"what guards cost the writes of a store, beside the same writes without", guardSystems, guardOverhead},
 	"linear-cores":    {"hits in process and GET over the Redis protocol, by the number of processors", coreSystems, linearCores},
+	"linear-failover": {"reads and writes around a crash, a pause and a drain of the keys' owner", failoverSystems, linearFailover},
 	"linear-hit":      {"a hit of the linear cache in process, beside the bare map it stands on", hitSystems, linearHit},
 	"linear-hotkey":   {"one key that is written more and more, and that gets more and more of all requests, beside what people use", tableSystems, linearHotkey},
 	"linear-remote":   {"GET and SET over the Redis protocol, beside redis-server", remoteSystems, linearRemote},

@@ -238,3 +238,13 @@ func TestLinearReshard(t *testing.T) {
 		t.Error("nothing moved, or a read was not served:", r.Headline)
 	}
 }
+
+func TestLinearFailover(t *testing.T) {
+	withServers(t, nil)
+	r := tiny(t, Options{Experiment: "linear-failover", Systems: failoverSystems})
+	for _, s := range failoverSystems {
+		if _, ok := r.Headline[s+"_writes_back_ms"]; !ok || r.Headline[s+"_reads_failed"] != 0 {
+			t.Errorf("%s: a read failed, or nothing was measured: %v", s, r.Headline)
+		}
+	}
+}

@@ -131,3 +131,25 @@ func levels(title, unit string, groups []string, list []series) figure {
 	p.Y.Max = top * 30 // room for the legend
 	return figure{title: title, plot: p}
 }
+
+// timeline draws a line for each series over seconds.
+func timeline(title string, list []series) figure {
+	p := plot.New()
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text, p.Y.Min, p.Legend.Top = title, "seconds", "answers a second", 0, true
+	top := 0.0
+	for i, s := range list {
+		l, err := plotter.NewLine(s.points)
+		if err != nil {
+			continue // nothing was answered
+		}
+		l.Color, l.Width = inks[i%len(inks)], vg.Points(1.5)
+		p.Add(l)
+		p.Legend.Add(s.name, l)
+		for _, at := range s.points {
+			top = max(top, at.Y)
+		}
+	}
+	p.Y.Max = top * 1.3 // room for the legend
+	p.Add(plotter.NewGrid())
+	return figure{title: title, plot: p}
+}
