@@ -68,34 +68,52 @@ func owner(ctx context.Context, c rueidis.Client, key string) (string, error) {
 	return about["owner"], err
 }
 
+// ahead is how many parts are cut out before they are moved, which is two seconds: a node
+// hears of a cut when it renews its lease, and more of its memory is lost if a part
+// moves before that.
+const ahead = 10
+
 // run moves a part at every tick until ctx ends.
 func (m *mover) run(ctx context.Context, sizes reshardSizes, seed uint64) error {
 	tick := time.NewTicker(sizes.every)
 	defer tick.Stop()
 	r := stream(seed, 50)
+	var next []int
 	for {
+		for len(next) <= ahead {
+			part := r.IntN(sizes.each)
+			m.cut(context.WithoutCancel(ctx), part, sizes.each)
+			next = append(next, part)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
-		part := r.IntN(sizes.each)
-		at := func(i int) string { return m.names[i*len(m.names)/sizes.each] }
-		high := ""
-		if part+1 < sizes.each {
-			high = at(part + 1)
-		}
-		if err := m.move(context.WithoutCancel(ctx), at(part), high, 1+r.IntN(traceNodes-1)); err != nil {
+		if err := m.move(context.WithoutCancel(ctx), next[0], sizes.each, 1+r.IntN(traceNodes-1)); err != nil {
 			return err
+		}
+		next = next[1:]
+	}
+}
+
+// low is the first key of a part.
+func (m *mover) low(part, each int) string { return m.names[part*len(m.names)/each] }
+
+// cut makes boundaries around a part.
+func (m *mover) cut(ctx context.Context, part, each int) {
+	for _, p := range []int{part, part + 1} {
+		if p < each {
+			_ = m.admin.Do(ctx, m.admin.B().Arbitrary("FR.SPLIT").Args(m.low(p, each)).Build()).Error() // an error if there is one
 		}
 	}
 }
 
-// move moves the keys from low up to high to the node that comes so many after their
-// owner.
-func (m *mover) move(ctx context.Context, low, high string, after int) error {
+// move moves a part to the node that comes so many after its owner.
+func (m *mover) move(ctx context.Context, part, each, after int) error {
 	ctx, cancel := context.WithTimeout(ctx, traceTimeout)
 	defer cancel()
+	low := m.low(part, each)
 	from, err := owner(ctx, m.admin, low)
 	if err != nil {
 		return err
@@ -108,11 +126,7 @@ func (m *mover) move(ctx context.Context, low, high string, after int) error {
 		stopped()
 		wg.Wait()
 	}()
-	for _, cut := range []string{low, high} {
-		if cut != "" {
-			_ = m.admin.Do(ctx, m.admin.B().Arbitrary("FR.SPLIT").Args(cut).Build()).Error() // an error if there is a boundary
-		}
-	}
+	m.cut(ctx, part, each) // again, for slices that nobody asks for are joined
 	began := time.Now()
 	if err := m.admin.Do(ctx, m.admin.B().Arbitrary("FR.MOVE").Args(low, to).Build()).Error(); err != nil {
 		m.none++ // it is moving already, because of its load
