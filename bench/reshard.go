@@ -121,7 +121,8 @@ func (m *mover) move(ctx context.Context, part, each, after int) error {
 	to := fmt.Sprint("n", (int(from[len(from)-1]-'1')+after)%traceNodes+1)
 	stop, stopped := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	wg.Go(func() { m.write(stop, low) })
+	id := m.moves + m.none
+	wg.Go(func() { m.write(stop, low, id) })
 	defer func() {
 		stopped()
 		wg.Wait()
@@ -144,10 +145,10 @@ func (m *mover) move(ctx context.Context, part, each, after int) error {
 
 // write writes a key, one write after the other, until ctx ends: the longest of them is
 // how long the move kept writes waiting, and no less than a write takes anyway.
-func (m *mover) write(ctx context.Context, key string) {
+func (m *mover) write(ctx context.Context, key string, move int) {
 	longest := time.Duration(0)
 	for i := 0; ctx.Err() == nil; i++ {
-		o := check.Op{Client: traceClients, Kind: check.Write, Key: key, Value: fmt.Sprintf("m%d.%d", m.moves+m.none, i), Outcome: check.OK}
+		o := check.Op{Client: traceClients, Kind: check.Write, Key: key, Value: fmt.Sprintf("m%d.%d", move, i), Outcome: check.OK}
 		text := traceValue(m.keys[key], o.Value)
 		began := time.Now()
 		o.Start = int64(time.Since(m.r.began))

@@ -40,7 +40,7 @@ func (o Options) tableSizes() tableSizes {
 	case o.Preset == "paper":
 		return tableSizes{loadSizes{200_000, 5, 30_000}, cmp.Or(o.Rate, 3000), cmp.Or(o.Rate, 1000)}
 	}
-	return tableSizes{loadSizes{1500, 2, 600}, cmp.Or(o.Rate, 2000), cmp.Or(o.Rate, 1000)}
+	return tableSizes{loadSizes{1200, 2, 400}, cmp.Or(o.Rate, 2000), cmp.Or(o.Rate, 1000)}
 }
 
 // linearTraces is figure 12a: read latency by trace.
