@@ -112,8 +112,8 @@ func (w *writer) run(ctx context.Context, every time.Duration) error {
 	}
 }
 
-// seen is what one reader saw.
-type seen struct {
+// watched is what one reader saw.
+type watched struct {
 	reads, stale int
 	longest      time.Duration
 	windows      *latencies
@@ -122,7 +122,7 @@ type seen struct {
 // watch reads until ctx ends. A read is stale if a later value had been
 // acknowledged before it began; its window is how long before. It pauses between
 // reads: who only reads memory lets nobody else look at a socket.
-func (w *writer) watch(ctx context.Context, c *cached) (s seen, err error) {
+func (w *writer) watch(ctx context.Context, c *cached) (s watched, err error) {
 	s.windows = newLatencies()
 	for ctx.Err() == nil {
 		time.Sleep(readPause)
@@ -220,7 +220,7 @@ func (f *trackingFound) round(ctx context.Context, system, addr string, sizes tr
 	}
 	ctx, cancel := context.WithTimeout(ctx, sizes.round)
 	defer cancel()
-	all, errs := make([]seen, readers), make([]error, readers+2)
+	all, errs := make([]watched, readers), make([]error, readers+2)
 	var wg sync.WaitGroup
 	wg.Go(func() { errs[readers+1] = burden(ctx, addr, sizes, seed) })
 	wg.Go(func() { errs[readers] = w.run(ctx, sizes.writes) })
@@ -231,7 +231,7 @@ func (f *trackingFound) round(ctx context.Context, system, addr string, sizes tr
 	if err := errors.Join(errs...); err != nil || !keep {
 		return err
 	}
-	sum := seen{windows: newLatencies()}
+	sum := watched{windows: newLatencies()}
 	for _, s := range all {
 		sum.reads, sum.stale, sum.longest = sum.reads+s.reads, sum.stale+s.stale, max(sum.longest, s.longest)
 		sum.windows.h.Merge(s.windows.h)
