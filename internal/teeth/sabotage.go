@@ -155,7 +155,7 @@ var Sabotages = append(loans, []Sabotage{
 		Old: "		case m.TTL == KeepTTL || life+life>>10 >= m.TTL: // R18", New: "		case life < 0: // R18"},
 	{Name: "an offer of any period inherited", File: "linear/clink/inherit.go", Pkg: storms, Run: "TestStorms",
 		Old: "	case o.After == 0 || o.After != pc.after: // R19", New: "	case o.After == 0: // R19"},
-	{Name: "an offer inherited over a write", File: "linear/clink/inherit.go", Pkg: storms, Run: "TestStorms",
+	{Name: "an offer inherited over a write", File: "linear/clink/inherit.go", Pkg: explore, Run: "TestLinear/warm",
 		Old: "	case pc.written[o.Key]: // R19: we have written it ourselves since\n", New: ""},
 	{Name: "an offer inherited before the guard stands", File: "linear/clink/inherit.go", Pkg: storms, Run: "TestStorms",
 		Old: "	if pc, _ := p.guard(now, in.Key); pc != nil {", New: "	if pc := p.owner(now, in.Key); pc != nil {",
