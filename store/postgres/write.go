@@ -94,11 +94,17 @@ func (s *Store) put(ctx context.Context, conn *pgxpool.Conn, id store.ID, muts [
 	if err != nil || !version.Valid {
 		return nil, guards > 0, err
 	}
-	return []store.Stamp{stamp(version.Int64, left.Int64)}, true, nil
+	return []store.Stamp{stamp(version.Int64, left.Int64, m)}, true, nil
 }
 
-func stamp(version, micros int64) store.Stamp {
-	return store.Stamp{Version: store.Version(version), TTL: time.Duration(micros) * time.Microsecond}
+// stamp is what m left. The server reads its clock twice, so the life may come back a
+// microsecond longer than it was.
+func stamp(version, left int64, m *store.Mutation) store.Stamp {
+	s := store.Stamp{Version: store.Version(version), TTL: time.Duration(left) * time.Microsecond}
+	if m.TTL > 0 {
+		s.TTL = min(s.TTL, max(m.TTL, time.Microsecond))
+	}
+	return s
 }
 
 // commit writes several keys, or one on a condition.
@@ -129,7 +135,7 @@ func (s *Store) commit(ctx context.Context, conn *pgxpool.Conn, id store.ID, mut
 	}
 	stamps := make([]store.Stamp, len(muts))
 	for i, at := range order {
-		stamps[at] = stamp(versions[i], left[i])
+		stamps[at] = stamp(versions[i], left[i], &muts[at])
 	}
 	return stamps, true, nil
 }
