@@ -59,7 +59,9 @@ type slice struct {
 	next             string
 	rev              uint64
 	load             Load
-	after            Gen // its owner gave the slice up for this generation
+	after            Gen  // its owner gave the slice up for this generation
+	gave             bool // its owner has acknowledged the recall
+	crew
 }
 
 // member is a node that has asked for leases.
@@ -67,6 +69,7 @@ type member struct {
 	addr, host string
 	seen       Tick
 	leaving    bool
+	groups     bool   // can be a member of one
 	seq, table uint64 // of the last renewal
 }
 
@@ -112,8 +115,15 @@ func (a *Assigner) Elected(now Tick, term uint64, led, slack Tick, state State, 
 		if a.longest > state.Longest {
 			s.rev = a.rev // a successor must know of the longer leases first
 		}
+		s.crew = manned(h)
+		wait := now + Lengthen(a.longest+slack, a.opt.Drift)
 		if !slices.Contains(gone, h.Host) {
-			s.until = now + Lengthen(a.longest+slack, a.opt.Drift) // A5
+			s.until = wait // A5
+		}
+		for i := range s.copies {
+			if c := &s.copies[i]; !slices.Contains(gone, c.Host) {
+				c.until = wait // A5
+			}
 		}
 		a.slices = append(a.slices, s)
 	}
@@ -168,7 +178,7 @@ func (a *Assigner) Renewed(now Tick, in Renew, out []AssignerOutput) []AssignerO
 	if !a.Leads(now) {
 		return out
 	}
-	a.nodes[in.Node] = member{addr: in.Addr, host: in.Host, seen: now, leaving: in.Leaving, seq: in.Seq, table: in.Table}
+	a.nodes[in.Node] = member{addr: in.Addr, host: in.Host, seen: now, leaving: in.Leaving, groups: in.Groups, seq: in.Seq, table: in.Table}
 	a.report(in.Node, in.Loads)
 	out = a.GaveUp(now, Gave{in.Node, in.Gave}, out)
 	out = a.assign(now, out)
@@ -180,20 +190,28 @@ func (a *Assigner) Renewed(now Tick, in Renew, out []AssignerOutput) []AssignerO
 func (a *Assigner) grant(now Tick, node string, out []AssignerOutput) []AssignerOutput {
 	m := a.nodes[node]
 	g := Grant{Node: node, Term: a.term, Seq: m.seq, Length: a.opt.Length}
+	var groups []Group
+	shared := false
 	for i := range a.slices {
 		s := &a.slices[i]
+		until, after := s.holds(node)
 		switch {
-		case s.Node != node:
+		case until == nil:
 		case s.recalled: // A2
 		case s.rev > a.saved: // A3
 		default:
-			s.until = max(s.until, now+Lengthen(a.opt.Length, a.opt.Drift)) // A1
+			*until = max(*until, now+Lengthen(a.opt.Length, a.opt.Drift)) // A1
 			g.Leases = append(g.Leases, s.Lease)
-			g.After = append(g.After, s.after)
+			g.After = append(g.After, after)
+			groups = append(groups, s.group())
+			shared = shared || len(s.copies) > 0
 		}
 	}
+	if shared {
+		g.Groups = groups
+	}
 	if m.table < a.table {
-		g.Table = a.routes()
+		g.Table = a.routes(m.groups)
 	}
 	return append(out, SendGrant{g})
 }
@@ -206,16 +224,16 @@ func (a *Assigner) GaveUp(now Tick, in Gave, out []AssignerOutput) []AssignerOut
 	for _, g := range in.Gens {
 		for i := range a.slices {
 			s := &a.slices[i]
-			if s.Gen != g || s.Node != in.Node {
+			until, _ := s.holds(in.Node)
+			if s.Gen != g || until == nil {
 				continue
 			}
-			s.until = min(s.until, now)
-			after := s.Gen
-			if !s.recalled { // it lapsed, or was refused: the same node, another generation
-				s.next, after = s.Node, 0
+			*until = min(*until, now)
+			if s.recalled {
+				s.gave = s.gave || s.Node == in.Node
+				continue
 			}
-			a.hand(s, s.next)
-			s.after = after
+			s.recalled, s.next = true, s.Node // A7: it lapsed, or was refused: the same node, another generation
 		}
 	}
 	return a.assign(now, out)
@@ -228,7 +246,7 @@ func (a *Assigner) Beat(now Tick, out []AssignerOutput) []AssignerOutput {
 	}
 	out = a.assign(now, out)
 	a.balance(now)
-	out = a.recall(out)
+	out = a.recall(now, out)
 	return a.save(out)
 }
 
@@ -236,8 +254,8 @@ func (a *Assigner) Beat(now Tick, out []AssignerOutput) []AssignerOutput {
 func (a *Assigner) Gone(now Tick, node string, out []AssignerOutput) []AssignerOutput {
 	delete(a.nodes, node)
 	for i := range a.slices {
-		if s := &a.slices[i]; s.Node == node {
-			s.until = min(s.until, now)
+		if until, _ := a.slices[i].holds(node); until != nil {
+			*until = min(*until, now)
 		}
 	}
 	return a.assign(now, out)
@@ -248,12 +266,17 @@ func (a *Assigner) assign(now Tick, out []AssignerOutput) []AssignerOutput {
 	for i := range a.slices {
 		s := &a.slices[i]
 		switch {
-		case s.recalled && now >= s.until: // A2
-			a.hand(s, s.next)
+		case s.recalled && now >= s.until && s.alone(now): // A2, A6
+			a.hand(now, s, s.next)
 		case s.recalled:
 		case s.Node == "" || now >= s.until && !a.alive(now, s.Node):
-			if to := a.lightest(now); to != "" {
-				a.hand(s, to)
+			to := a.lightest(now)
+			switch {
+			case to == "":
+			case s.alone(now):
+				a.hand(now, s, to)
+			default: // A6
+				s.recalled, s.next = true, to
 			}
 		}
 	}
@@ -262,7 +285,11 @@ func (a *Assigner) assign(now Tick, out []AssignerOutput) []AssignerOutput {
 
 // hand gives s, which nobody holds, to a node under a new generation. If that
 // node has gone, the slice is nobody's until assign finds another.
-func (a *Assigner) hand(s *slice, to string) {
+func (a *Assigner) hand(now Tick, s *slice, to string) {
+	after := s.Gen
+	if !s.gave {
+		after = 0
+	}
 	a.gen++
 	a.rev++
 	m, ok := a.nodes[to]
@@ -271,16 +298,26 @@ func (a *Assigner) hand(s *slice, to string) {
 	}
 	s.Gen, s.rev = a.gen, a.rev
 	s.Node, s.Addr, s.Host = to, m.addr, m.host
-	s.recalled, s.next, s.after = false, "", 0
+	s.recalled, s.next, s.gave, s.after = false, "", false, after
+	s.copies = a.muster(now, s)
 }
 
 // recall asks back what is to move.
-func (a *Assigner) recall(out []AssignerOutput) []AssignerOutput {
+func (a *Assigner) recall(now Tick, out []AssignerOutput) []AssignerOutput {
 	by, next := map[string][]Lease{}, map[string][]string{}
 	for _, s := range a.slices {
-		if s.recalled {
+		if !s.recalled {
+			continue
+		}
+		if now < s.until {
 			by[s.Node] = append(by[s.Node], s.Lease)
 			next[s.Node] = append(next[s.Node], a.nodes[s.next].addr)
+		}
+		for _, c := range s.copies { // they have nothing to hand over
+			if now < c.until {
+				by[c.Node] = append(by[c.Node], s.Lease)
+				next[c.Node] = append(next[c.Node], "")
+			}
 		}
 	}
 	for _, node := range slices.Sorted(maps.Keys(by)) {
@@ -303,23 +340,28 @@ func (a *Assigner) save(out []AssignerOutput) []AssignerOutput {
 func (a *Assigner) State() State {
 	st := State{Gen: a.gen, Table: a.table, Longest: a.longest}
 	for _, s := range a.slices {
-		st.Slices = append(st.Slices, Held{s.Lease, s.Node, s.Addr, s.Host})
+		st.Slices = append(st.Slices, Held{s.Lease, s.Node, s.Addr, s.Host, s.members(), s.want, s.pinned})
 	}
 	return st
 }
 
-// routes is the routing table as of now.
-func (a *Assigner) routes() *Table {
+// routes is the routing table as of now. Who knows nothing of groups is told nothing
+// of replicas.
+func (a *Assigner) routes(groups bool) *Table {
 	t := &Table{Version: a.table}
 	for _, s := range a.slices {
-		t.Slices = append(t.Slices, Route{s.Lease, s.Node, s.Addr})
+		r := Route{Lease: s.Lease, Node: s.Node, Addr: s.Addr}
+		if groups {
+			r.Copies = s.members()
+		}
+		t.Slices = append(t.Slices, r)
 	}
 	return t
 }
 
 // Released reports whether node owns nothing, and a successor would know it.
 func (a *Assigner) Released(node string) bool {
-	return a.saved == a.rev && !slices.ContainsFunc(a.slices, func(s slice) bool { return s.Node == node })
+	return a.saved == a.rev && !slices.ContainsFunc(a.slices, func(s slice) bool { until, _ := s.holds(node); return until != nil })
 }
 
 // alive reports whether node has been heard of lately.

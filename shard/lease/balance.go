@@ -18,6 +18,11 @@ type Balance struct {
 	Slack uint64
 	// Churn bounds the load moved in a minute, in percent of all. Default 10.
 	Churn uint64
+	// OneNode is the operations per second of one key that one node should carry;
+	// above it the key is replicated. Default 0: only if an operator says so.
+	OneNode uint64
+	// MaxReplicas bounds the replicas of a key. Default 4.
+	MaxReplicas int
 }
 
 func (b *Balance) defaults() {
@@ -32,6 +37,9 @@ func (b *Balance) defaults() {
 	}
 	if b.Churn == 0 {
 		b.Churn = 10
+	}
+	if b.MaxReplicas <= 0 {
+		b.MaxReplicas = 4
 	}
 }
 
@@ -50,8 +58,13 @@ const (
 func (a *Assigner) report(node string, loads []Load) {
 	for _, l := range loads {
 		for i := range a.slices {
-			if s := &a.slices[i]; s.Gen == l.Gen && s.Node == node {
+			s := &a.slices[i]
+			switch {
+			case s.Gen != l.Gen:
+			case s.Node == node:
 				s.load = l
+			default:
+				s.report(node, l.Rate)
 			}
 		}
 	}
@@ -66,6 +79,7 @@ func (a *Assigner) balance(now Tick) {
 	}
 	a.split(now, len(nodes)*a.opt.Balance.MaxSlices)
 	a.relieve(now)
+	a.replicate(now)
 	a.even(now, nodes)
 	a.merge(now)
 }
@@ -189,7 +203,7 @@ func (a *Assigner) even(now Tick, nodes []string) {
 		}
 		best := -1
 		for i, s := range a.slices {
-			if w := a.weight(s); s.Node == hi && !s.recalled && w <= gap/2 && (best < 0 || w > a.weight(a.slices[best])) {
+			if w := a.weight(s); s.Node == hi && !s.recalled && len(s.copies) == 0 && w <= gap/2 && (best < 0 || w > a.weight(a.slices[best])) {
 				best = i
 			}
 		}
@@ -218,6 +232,12 @@ func (a *Assigner) weights(nodes []string) (map[string]uint64, uint64) {
 			weight[to] += a.weight(s)
 			total += a.weight(s)
 		}
+		for _, c := range s.copies {
+			if slices.Contains(nodes, c.Node) {
+				weight[c.Node] += c.rate + 1
+				total += c.rate + 1
+			}
+		}
 	}
 	return weight, total
 }
@@ -243,7 +263,7 @@ func (a *Assigner) merge(Tick) {
 	for i := 0; i+1 < len(a.slices); i++ {
 		s, t := a.slices[i], a.slices[i+1]
 		switch {
-		case s.Node == "" || s.Node != t.Node || s.recalled || t.recalled:
+		case s.Node == "" || s.Node != t.Node || s.bound() || t.bound():
 		case s.load.Rate+t.load.Rate >= cold:
 		case slices.ContainsFunc(a.opt.First, func(at string) bool { return strings.Compare(at, t.Low) == 0 }):
 		default:
@@ -258,7 +278,7 @@ func (a *Assigner) merge(Tick) {
 func (a *Assigner) Join(at string) bool {
 	for i := 0; i+1 < len(a.slices); i++ {
 		s, t := a.slices[i], a.slices[i+1]
-		if t.Low != at || s.Node != t.Node || s.recalled || t.recalled {
+		if t.Low != at || s.Node != t.Node || s.bound() || t.bound() {
 			continue
 		}
 		a.gen++

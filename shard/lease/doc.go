@@ -10,6 +10,9 @@
 // slices of one owner makes new generations and takes nothing away, so keys
 // stay continuously owned.
 //
+// A hot key may be leased to a group: a primary, which owns it, and replicas,
+// which may read it while the group lasts. It is in a slice of its own then.
+//
 // The node's rules:
 //
 //	N1 A lease is counted from the moment its renewal was sent.
@@ -19,6 +22,7 @@
 //	N4 The node revokes its handles before it acknowledges a recall.
 //	N5 A lease belongs to an incarnation: answers to another one are ignored.
 //	N6 A lease that lapsed is given up: it is not revived by a later answer.
+//	N7 A node that cannot be a member of a group refuses such a lease.
 //
 // The assigner's rules:
 //
@@ -26,6 +30,11 @@
 //	   its own clock plus the drift bound, before it answers.
 //	A2 A slice changes hands only after its owner acknowledged the recall or
 //	   its last lease is over; from the recall on it is not renewed.
+//	A6 If the slice has replicas, that holds for every member of the group: the
+//	   next generation is granted to nobody until each has acknowledged or its
+//	   last lease is over.
+//	A7 A generation has the same members for ever. When one of them gives it up,
+//	   is silent, leaves, or is to be joined by another, all are asked for it back.
 //	A3 A new generation is saved with the coordinator before it is granted.
 //	A4 It grants and renews only while its leadership holds by the clock, checked
 //	   after the request arrived.
@@ -39,5 +48,5 @@ package lease
 type Tick int64
 
 // Gen is the generation of a lease: larger for every later lease of a key, and
-// never used for another range or owner.
+// never used for another range, owner or group.
 type Gen uint64

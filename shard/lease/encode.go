@@ -3,12 +3,19 @@ package lease
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 )
 
 // The encoding of everything that is sent or saved: a version byte, a kind
 // byte, then the fields in order, numbers as varints and strings with their
 // length before them. A reader refuses other versions and trailing bytes.
-const encoding = 1
+//
+// The second version has groups. What says nothing of groups is written in the
+// first, so that whoever knows no other can read it until a key is replicated.
+const (
+	encoding     = 1
+	groupedSince = 2
+)
 
 const (
 	kindRenew = iota + 1
@@ -24,9 +31,10 @@ var ErrMessage = errors.New("lease: malformed message or another version of the 
 // codec writes if out is set and reads otherwise, so that both directions are
 // one list of fields and cannot differ.
 type codec struct {
-	write bool
-	buf   []byte
-	bad   bool
+	write   bool
+	grouped bool // the version has groups
+	buf     []byte
+	bad     bool
 }
 
 func (c *codec) num(v *uint64) {
@@ -41,7 +49,7 @@ func (c *codec) num(v *uint64) {
 	*v, c.buf = n, c.buf[w:]
 }
 
-func number[T ~uint64 | ~int64](c *codec, v *T) {
+func number[T ~uint64 | ~int64 | ~int](c *codec, v *T) {
 	n := uint64(*v)
 	c.num(&n)
 	*v = T(n)
@@ -106,10 +114,41 @@ func (c *codec) load(l *Load) {
 	list(c, &l.Hot, func(h *HotKey) { c.str(&h.Key); c.num(&h.Rate) })
 }
 
+func (c *codec) members(v *[]Member) {
+	if c.grouped {
+		list(c, v, func(m *Member) { c.str(&m.Node); c.str(&m.Addr); c.str(&m.Host) })
+	}
+}
+
 func (c *codec) route(r *Route) {
 	c.lease(&r.Lease)
 	c.str(&r.Node)
 	c.str(&r.Addr)
+	c.members(&r.Copies)
+}
+
+func (c *codec) held(h *Held) {
+	c.lease(&h.Lease)
+	c.str(&h.Node)
+	c.str(&h.Addr)
+	c.str(&h.Host)
+	if c.members(&h.Copies); c.grouped {
+		number(c, &h.Want)
+		c.flag(&h.Pinned)
+	}
+}
+
+// grouped reports whether a message can be said in the second version only.
+func grouped(m any) bool {
+	switch m := m.(type) {
+	case *Renew:
+		return m.Groups
+	case *Grant:
+		return len(m.Groups) > 0 || m.Table != nil && slices.ContainsFunc(m.Table.Slices, func(r Route) bool { return len(r.Copies) > 0 })
+	case *State:
+		return slices.ContainsFunc(m.Slices, func(h Held) bool { return len(h.Copies) > 0 || h.Want != 0 || h.Pinned })
+	}
+	return false
 }
 
 func (c *codec) message(m any) (kind byte) {
@@ -122,7 +161,9 @@ func (c *codec) message(m any) (kind byte) {
 		c.gens(&m.Gave)
 		c.flag(&m.Leaving)
 		c.num(&m.Table)
-		list(c, &m.Loads, c.load)
+		if list(c, &m.Loads, c.load); c.grouped {
+			c.flag(&m.Groups)
+		}
 		return kindRenew
 	case *Grant:
 		c.str(&m.Node)
@@ -131,7 +172,10 @@ func (c *codec) message(m any) (kind byte) {
 		number(c, &m.Length)
 		list(c, &m.Leases, c.lease)
 		c.gens(&m.After)
-		c.bad = c.bad || len(m.After) != len(m.Leases)
+		if c.grouped {
+			list(c, &m.Groups, func(g *Group) { c.members((*[]Member)(g)) })
+		}
+		c.bad = c.bad || len(m.After) != len(m.Leases) || len(m.Groups) > 0 && len(m.Groups) != len(m.Leases)
 		has := m.Table != nil
 		if c.flag(&has); has {
 			if !c.write {
@@ -156,7 +200,7 @@ func (c *codec) message(m any) (kind byte) {
 		number(c, &m.Gen)
 		c.num(&m.Table)
 		number(c, &m.Longest)
-		list(c, &m.Slices, func(h *Held) { c.lease(&h.Lease); c.str(&h.Node); c.str(&h.Addr); c.str(&h.Host) })
+		list(c, &m.Slices, c.held)
 		return kindState
 	}
 	panic("lease: not a message")
@@ -166,13 +210,16 @@ func (c *codec) message(m any) (kind byte) {
 func Append(buf []byte, m any) []byte {
 	at := len(buf)
 	c := codec{write: true, buf: append(buf, encoding, 0)}
+	if c.grouped = grouped(m); c.grouped {
+		c.buf[at] = groupedSince
+	}
 	c.buf[at+1] = c.message(m)
 	return c.buf
 }
 
 // Decode reads one message: a *Renew, *Grant, *Recall, *Gave or *State.
 func Decode(b []byte) (any, error) {
-	if len(b) < 2 || b[0] != encoding {
+	if len(b) < 2 || b[0] != encoding && b[0] != groupedSince {
 		return nil, ErrMessage
 	}
 	var m any
@@ -190,7 +237,7 @@ func Decode(b []byte) (any, error) {
 	default:
 		return nil, ErrMessage
 	}
-	c := codec{buf: b[2:]}
+	c := codec{buf: b[2:], grouped: b[0] == groupedSince}
 	if c.message(m); c.bad || len(c.buf) > 0 {
 		return nil, ErrMessage
 	}

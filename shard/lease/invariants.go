@@ -24,6 +24,13 @@ func (a *Assigner) Check() {
 			panic(fmt.Sprintf("lease: generation %d of %v is used twice or was never drawn", s.Gen, s.Range))
 		case s.rev > a.rev || a.saved > a.rev:
 			panic(fmt.Sprintf("lease: revision %d of %v is from the future", s.rev, s.Range))
+		case s.Range != Point(s.Low) && (s.want > 0 || len(s.copies) > 0):
+			panic(fmt.Sprintf("lease: %v has replicas though it is more than one key", s.Range))
+		}
+		for j, c := range s.copies {
+			if c.Node == s.Node || slices.ContainsFunc(s.copies[:j], func(d copied) bool { return d.Node == c.Node }) {
+				panic(fmt.Sprintf("lease: %s is twice in the group of generation %d", c.Node, s.Gen))
+			}
 		}
 		low, seen[s.Gen] = s.High, true
 	}

@@ -11,6 +11,7 @@ type Renew struct {
 	Leaving bool   // give me nothing more, and move what I have
 	Table   uint64 // version of the routing table the node has
 	Loads   []Load
+	Groups  bool // the node can be a member of a group
 }
 
 // Load is what one slice was asked since the last report.
@@ -36,9 +37,25 @@ type Grant struct {
 	Seq    uint64
 	Length Tick
 	Leases []Lease
-	After  []Gen  // as Leases: the generation whose owner gave the slice up for this one; 0 if nobody did
-	Table  *Table // nil if the node's is current
+	After  []Gen   // as Leases: the generation whose owner gave the slice up for this one; 0 if nobody did
+	Groups []Group // as Leases, or nil if the node is alone in all of them
+	Table  *Table  // nil if the node's is current
 }
+
+// Group is who shares a lease: the primary, then the replicas. It is empty if the
+// lease is one node's alone. A generation has the same group for ever.
+type Group []Member
+
+// Member is a node in a group.
+type Member struct {
+	Node, Addr, Host string
+}
+
+// Primary reports whether a node may write: it is alone, or the first of its group.
+func (g Group) Primary(node string) bool { return len(g) == 0 || g[0].Node == node }
+
+// Replicas are the members beside the primary.
+func (g Group) Replicas() []Member { return g[min(1, len(g)):] }
 
 // Lease is one slice as leased to one node.
 type Lease struct {
@@ -71,8 +88,9 @@ type Table struct {
 // Route is one line of a Table. An empty Node means nobody yet.
 type Route struct {
 	Lease
-	Node string
-	Addr string
+	Node   string
+	Addr   string
+	Copies []Member // who else may be asked to read
 }
 
 // Find is the route of key. The zero Table has none.
@@ -105,4 +123,8 @@ type Held struct {
 	Node string
 	Addr string
 	Host string
+
+	Copies []Member // the replicas of this generation
+	Want   int      // how many replicas it is to have
+	Pinned bool     // an operator said so: the load does not change it
 }

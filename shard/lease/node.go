@@ -14,6 +14,9 @@ type NodeOptions struct {
 	// Drift bounds how much the node's clock may run fast or slow against real
 	// time, in millionths. Default 0.
 	Drift int64
+	// Groups says that what stands above the node can be one of several holders of
+	// a lease. Default no: the node is never given such a lease.
+	Groups bool
 }
 
 // Node is the node's side of the leases: a machine without I/O. It is not safe
@@ -56,11 +59,13 @@ type SendRenew struct{ Renew }
 // before it must have taken effect (N4).
 type SendGave struct{ Gave }
 
-// Acquire makes a new handle: the node owns Range until Until.
+// Acquire makes a new handle: the node owns Range until Until, alone if Group is
+// empty. Else only the first of the group owns it; the others may read.
 type Acquire struct {
 	Lease
 	Until Tick
 	After Gen // whose owner gave the range up for this one, and may offer what it keeps; 0 if nobody
+	Group Group
 }
 
 // Extend moves the end of a handle. Ownership was not interrupted.
@@ -110,7 +115,7 @@ func (n *Node) Beat(now Tick, loads []Load, out []NodeOutput) []NodeOutput {
 	}
 	return append(out, SendRenew{Renew{
 		Node: n.opt.Node, Addr: n.opt.Addr, Host: n.opt.Host, Seq: n.seq,
-		Gave: slices.Sorted(maps.Keys(n.gave)), Leaving: n.leaving, Table: n.table.Version, Loads: loads,
+		Gave: slices.Sorted(maps.Keys(n.gave)), Leaving: n.leaving, Table: n.table.Version, Loads: loads, Groups: n.opt.Groups,
 	}})
 }
 
@@ -134,6 +139,9 @@ func (n *Node) Granted(now Tick, in Grant, out []NodeOutput) []NodeOutput {
 				n.gave[l.Gen] = 0
 			}
 		case now >= until: // the answer took longer than the lease lasts
+		case !n.opt.Groups && len(group(in, i)) > 0: // N7: it would be taken for a lease of the node's alone
+			out = n.giveUp(l, out)
+			n.gave[l.Gen] = 0
 		case held && now >= h.Until: // N6
 			out = n.giveUp(Lease{h.Range, l.Gen}, out)
 		case held && until > h.Until:
@@ -141,7 +149,7 @@ func (n *Node) Granted(now Tick, in Grant, out []NodeOutput) []NodeOutput {
 			out = append(out, Extend{l.Gen, until})
 		case !held:
 			n.held[l.Gen] = term{l.Range, until}
-			a := Acquire{Lease: l, Until: until}
+			a := Acquire{Lease: l, Until: until, Group: group(in, i)}
 			if i < len(in.After) {
 				a.After = in.After[i]
 			}
@@ -153,6 +161,14 @@ func (n *Node) Granted(now Tick, in Grant, out []NodeOutput) []NodeOutput {
 		out = append(out, Routes{n.table})
 	}
 	return out
+}
+
+// group is who shares the i-th lease of a grant.
+func group(in Grant, i int) Group {
+	if i < len(in.Groups) {
+		return in.Groups[i]
+	}
+	return nil
 }
 
 // Recalled gives leases up and acknowledges it, also when the node knows

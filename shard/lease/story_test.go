@@ -2,6 +2,7 @@ package lease
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,10 +46,10 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	}
 	switch d.Cmd {
 	case "node":
-		s.nodes[who] = NewNode(NodeOptions{Node: who, Addr: who, Host: "host-" + who, Drift: num(t, d, "drift")})
+		s.nodes[who] = NewNode(NodeOptions{Node: who, Addr: who, Host: "host-" + who, Drift: num(t, d, "drift"), Groups: d.HasArg("groups")})
 		return ""
 	case "assigner":
-		opt := AssignerOptions{Length: Tick(num(t, d, "length")) * milli, Drift: num(t, d, "drift"), Balance: Balance{Churn: uint64(num(t, d, "churn"))}}
+		opt := AssignerOptions{Length: Tick(num(t, d, "length")) * milli, Drift: num(t, d, "drift"), Balance: Balance{Churn: uint64(num(t, d, "churn")), OneNode: uint64(num(t, d, "one-node"))}}
 		for _, a := range d.CmdArgs {
 			if a.Key == "cut" {
 				opt.First = a.Vals
@@ -58,6 +59,9 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		return ""
 	case "state":
 		return s.assigners[who].show(s.now)
+	}
+	if d.Cmd == "settle" {
+		return s.settle(t, d, who)
 	}
 	if n := s.nodes[who]; n != nil {
 		return s.node(t, d, who, n)
@@ -112,7 +116,7 @@ func (s *story) node(t *testing.T, d *datadriven.TestData, who string, n *Node) 
 			s.mail = append(s.mail, letter{"", o.Gave})
 			fmt.Fprintf(&b, "send that %v is given up\n", o.Gens)
 		case Acquire:
-			fmt.Fprintf(&b, "acquire %v generation %d until %s\n", o.Range, o.Gen, tick(o.Until))
+			fmt.Fprintf(&b, "acquire %v generation %d until %s%s\n", o.Range, o.Gen, tick(o.Until), o.Group.text())
 		case Extend:
 			fmt.Fprintf(&b, "extend generation %d until %s\n", o.Gen, tick(o.Until))
 		case Revoke:
@@ -138,6 +142,12 @@ func (s *story) assigner(t *testing.T, d *datadriven.TestData, who string, a *As
 		out = a.Saved(s.now, save.Term, save.Rev, !d.HasArg("refused"), nil)
 	case "move":
 		a.Move(arg(t, d, "key"), arg(t, d, "to"))
+	case "replicate":
+		a.Replicate(s.now, arg(t, d, "key"), int(num(t, d, "n")))
+	case "unreplicate":
+		a.Unreplicate(s.now, arg(t, d, "key"))
+	case "gone":
+		out = a.Gone(s.now, arg(t, d, "node"), nil)
 	case "deliver":
 		switch m := s.take(t, d, "").(type) {
 		case Renew:
@@ -158,8 +168,8 @@ func (s *story) assigner(t *testing.T, d *datadriven.TestData, who string, a *As
 		case SendGrant:
 			s.mail = append(s.mail, letter{o.Node, o.Grant})
 			fmt.Fprintf(&b, "grant %s for renewal %d:", o.Node, o.Seq)
-			for _, l := range o.Leases {
-				fmt.Fprintf(&b, " %v generation %d", l.Range, l.Gen)
+			for i, l := range o.Leases {
+				fmt.Fprintf(&b, " %v generation %d%s", l.Range, l.Gen, group(o.Grant, i).text())
 			}
 			b.WriteByte('\n')
 		case SendRecall:
@@ -172,6 +182,32 @@ func (s *story) assigner(t *testing.T, d *datadriven.TestData, who string, a *As
 		}
 	}
 	return silent(b)
+}
+
+// settle saves and delivers everything, in order, except to nodes named by but=, until
+// all is quiet; it tells what the nodes did.
+func (s *story) settle(t *testing.T, d *datadriven.TestData, who string) string {
+	but := arg(t, d, "but")
+	var b strings.Builder
+	for range 100 {
+		at := slices.IndexFunc(s.mail, func(l letter) bool { return l.to != but || but == "" })
+		switch {
+		case len(s.saves) > 0:
+			s.assigner(t, &datadriven.TestData{Cmd: "saved"}, who, s.assigners[who])
+		case at < 0:
+			return silent(b)
+		case s.mail[at].to == "":
+			s.assigner(t, &datadriven.TestData{Cmd: "deliver"}, who, s.assigners[who])
+		default:
+			to := s.mail[at].to
+			if text := s.node(t, &datadriven.TestData{Cmd: "deliver"}, to, s.nodes[to]); text != "nothing\n" {
+				for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
+					fmt.Fprintf(&b, "%s: %s\n", to, line)
+				}
+			}
+		}
+	}
+	return "it never settles\n"
 }
 
 // take is the oldest message to somebody, or with "last" the latest; with "copy"
@@ -201,12 +237,30 @@ func (a *Assigner) show(now Tick) string {
 		if s.until > now {
 			fmt.Fprintf(&b, ", leased until %s", tick(s.until))
 		}
+		for _, c := range s.copies {
+			fmt.Fprintf(&b, ", replica %s", c.Node)
+			if c.until > now {
+				fmt.Fprintf(&b, " until %s", tick(c.until))
+			}
+		}
 		if s.recalled {
 			fmt.Fprintf(&b, ", recalled for %s", s.next)
 		}
 		b.WriteByte('\n')
 	}
 	return silent(b)
+}
+
+// text names the members, the primary first.
+func (g Group) text() string {
+	var names []string
+	for _, m := range g {
+		names = append(names, m.Node)
+	}
+	if len(g) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" in %v", names)
 }
 
 func silent(b strings.Builder) string {

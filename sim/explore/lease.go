@@ -20,6 +20,7 @@ type Lease struct {
 	Copies    int // a message arrives twice
 	Crashes   int // a node ends and begins another life
 	Takeovers int // another assigner is elected; the first is not told
+	Groups    int // an operator asks for a replica of the key, or for none any more
 }
 
 // hour is a third of a lease. The drift bound is far below it.
@@ -28,6 +29,7 @@ const hour lease.Tick = 1e9
 // leases is the world of a scope.
 type leases struct {
 	left      Lease
+	grouped   bool
 	now       lease.Tick
 	nodes     []*holder
 	lives     int
@@ -43,6 +45,7 @@ type holder struct {
 	name    string
 	machine *lease.Node
 	until   map[lease.Gen]lease.Tick
+	held    map[lease.Gen]lease.Acquire
 }
 
 // saving is a Save on its way to the coordinator.
@@ -60,14 +63,29 @@ type post struct {
 }
 
 // Begin returns the first state: the assigner leads, and the first node has the
-// slice.
+// slice; in a scope with groups the others are its replicas.
 func (s Lease) Begin() World {
-	w := &leases{left: s}
+	w := &leases{left: s, grouped: s.Groups > 0}
 	for range s.Nodes {
 		w.nodes = append(w.nodes, w.live())
 	}
 	w.elect()
 	w.node(w.nodes[0], w.nodes[0].machine.Beat(w.now, nil, nil))
+	w.settle()
+	if w.grouped {
+		for _, n := range w.nodes[1:] {
+			w.node(n, n.machine.Beat(w.now, nil, nil))
+		}
+		w.settle()
+		w.assigners[0].Replicate(w.now, "k", s.Nodes-1)
+		w.assigner(0, w.assigners[0].Beat(w.now, nil))
+		w.settle()
+	}
+	return w
+}
+
+// settle saves and delivers everything in order.
+func (w *leases) settle() {
 	for len(w.saves)+len(w.mail) > 0 {
 		if len(w.saves) > 0 {
 			w.saved(0)
@@ -77,20 +95,23 @@ func (s Lease) Begin() World {
 		w.drop(0)
 		w.deliver(p)
 	}
-	return w
 }
 
 func (w *leases) live() *holder {
 	w.lives++
 	name := fmt.Sprintf("n%d", w.lives)
-	return &holder{name: name, machine: lease.NewNode(lease.NodeOptions{Node: name, Addr: name, Host: name}), until: map[lease.Gen]lease.Tick{}}
+	return &holder{name: name, machine: lease.NewNode(lease.NodeOptions{Node: name, Addr: name, Host: name, Groups: w.grouped}), until: map[lease.Gen]lease.Tick{}, held: map[lease.Gen]lease.Acquire{}}
 }
 
 // elect makes a new assigner the leader; an older one goes on until its time is
 // over, which is now.
 func (w *leases) elect() {
 	w.term++
-	a := lease.NewAssigner(lease.AssignerOptions{Length: 3 * hour, Silence: hour})
+	opt := lease.AssignerOptions{Length: 3 * hour, Silence: hour}
+	if w.grouped { // what lies beside the key stays where it is
+		opt.Balance.Slack = 1 << 20
+	}
+	a := lease.NewAssigner(opt)
 	w.assigners = append(w.assigners, a)
 	w.assigner(len(w.assigners)-1, a.Elected(w.now, w.term, w.now+100*hour, 0, w.state, nil, nil))
 }
@@ -121,6 +142,16 @@ func (w *leases) choices() (out []choice) {
 				w.left.Moves--
 				a.Move("k", n.name)
 				w.assigner(len(w.assigners)-1, a.Beat(w.now, nil))
+			})
+		}
+	}
+	if w.left.Groups > 0 {
+		last := len(w.assigners) - 1
+		for n := range 2 {
+			add(fmt.Sprintf("the key is to have %d replicas", n), func() {
+				w.left.Groups--
+				w.assigners[last].Replicate(w.now, "k", n)
+				w.assigner(last, w.assigners[last].Beat(w.now, nil))
 			})
 		}
 	}
@@ -210,7 +241,7 @@ func (w *leases) node(n *holder, outs []lease.NodeOutput) {
 		case lease.SendGave:
 			w.tell(out.Gave)
 		case lease.Acquire:
-			n.until[out.Gen] = out.Until
+			n.until[out.Gen], n.held[out.Gen] = out.Until, out
 		case lease.Extend:
 			n.until[out.Gen] = out.Until
 		case lease.Revoke:
@@ -233,19 +264,26 @@ func (w *leases) Choices() (out []string) {
 	return out
 }
 
-// Choose implements World: at no instant do two nodes hold the slice.
+// Choose implements World: at no instant do two nodes hold the key, except as members
+// of one group, one of which is the primary.
 func (w *leases) Choose(i int) error {
 	w.choices()[i].do()
-	holds := ""
+	type hold struct {
+		node string
+		gen  lease.Gen
+	}
+	var holds []hold
 	for _, n := range w.nodes {
 		for _, g := range slices.Sorted(maps.Keys(n.until)) {
-			if w.now >= n.until[g] {
+			if w.now >= n.until[g] || !n.held[g].Contains("k") {
 				continue
 			}
-			if holds != "" && holds != n.name {
-				return fmt.Errorf("%s and %s hold the slice", holds, n.name)
+			for _, h := range holds {
+				if h.node != n.name && (h.gen != g || n.held[g].Group.Primary(n.name) == n.held[g].Group.Primary(h.node)) {
+					return fmt.Errorf("%s and %s hold the key, under generations %d and %d", h.node, n.name, h.gen, g)
+				}
 			}
-			holds = n.name
+			holds = append(holds, hold{n.name, g})
 		}
 	}
 	return nil
@@ -264,7 +302,7 @@ func (w *leases) Dump() string {
 	var mail []string
 	for _, p := range w.mail { // their order does not matter
 		if g, ok := p.msg.(lease.Grant); ok && g.Table != nil {
-			mail = append(mail, fmt.Sprintf("%s %d %v %v", p.to, p.by, g.Leases, *g.Table)+fmt.Sprint(g.Term, g.Seq, g.Length))
+			mail = append(mail, fmt.Sprintf("%s %d %v %v %v", p.to, p.by, g.Leases, g.Groups, *g.Table)+fmt.Sprint(g.Term, g.Seq, g.Length))
 			continue
 		}
 		mail = append(mail, fmt.Sprintf("%s %d %v", p.to, p.by, p.msg))
