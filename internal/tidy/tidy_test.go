@@ -63,15 +63,16 @@ func files(t *testing.T) (out []file) {
 }
 
 // protocols are the machines, and the tests of every other package's kind.
-var protocols = []string{"linear/clink", "linear/loan", "shard/lease"}
+var protocols = []string{"linear/clink", "linear/loan", "linear/replica", "shard/lease"}
 
 // may says what a package of this module may import of it. A package that is not
 // listed may import anything: node, cmd, bench, examples and tests are wiring.
 var may = map[string][]string{
 	"linear/clink":           {"shard/lease"},
 	"linear/loan":            {},
+	"linear/replica":         {"shard/lease"},
 	"shard/lease":            {},
-	"linear":                 {"linear/clink", "linear/loan", "shard", "shard/lease", "store"},
+	"linear":                 {"linear/clink", "linear/loan", "linear/replica", "shard", "shard/lease", "store"},
 	"linear/layered":         {"linear"},
 	"shard":                  {"shard/lease"},
 	"store":                  {},
@@ -90,8 +91,8 @@ var may = map[string][]string{
 	"link":                   {},
 	"resp":                   {},
 	"check":                  {},
-	"sim":                    {"linear/clink", "linear/loan", "shard/lease", "check"},
-	"sim/explore":            {"linear/clink", "shard/lease", "sim", "check"},
+	"sim":                    {"linear/clink", "linear/loan", "linear/replica", "shard/lease", "check"},
+	"sim/explore":            {"linear/clink", "linear/replica", "shard/lease", "sim", "check"},
 	"internal/mariadbserver": {},
 	"track":                  {},
 	"internal/follower":      {"resp"},
