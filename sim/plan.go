@@ -31,6 +31,8 @@ type Config struct {
 	Lag                    int        // percent of steps carried out with pauses in between
 	Tags                   bool
 	Queue                  int
+	Groups                 bool // keys may be replicated
+	Loss                   int  // percent of messages between members of a group
 }
 
 // Call is a client's call. Half of them go to whoever owns the key, as a router
@@ -76,8 +78,15 @@ const (
 	faultKinds
 )
 
+// What an operator does to hot keys is drawn apart: seeds that once failed keep their
+// other faults.
+const (
+	Replicate   = faultKinds + iota // an operator asks for replicas of a key
+	Unreplicate                     // and for none any more
+)
+
 var faultNames = [...]string{"crash", "pause", "cut", "store-mute", "store-slow", "forget", "split-tablet", "merge-tablets", "evict",
-	"drain", "move-slice", "split-slice", "join-slices", "assigner-crash", "assigner-pause", "assigner-cut"}
+	"drain", "move-slice", "split-slice", "join-slices", "assigner-crash", "assigner-pause", "assigner-cut", "replicate", "unreplicate"}
 
 func (k FaultKind) String() string { return faultNames[k] }
 
@@ -100,7 +109,44 @@ func NewPlan(seed uint64) Plan {
 	p := Plan{Seed: seed, Config: c}
 	p.calls(r, pick(20*ms, 100*ms, 500*ms))
 	p.faults(r)
+	p.groups()
 	return p
+}
+
+// groups has an operator replicate keys in half of the plans.
+func (p *Plan) groups() {
+	r := rand.New(rand.NewPCG(p.Seed, 0x67726f7570))
+	if p.Config.Groups = r.IntN(2) == 0; !p.Config.Groups {
+		return
+	}
+	p.Config.Loss = []int{0, 0, 5, 30}[r.IntN(4)]
+	gap := []lease.Tick{2 * sec, 8 * sec, 30 * sec}[r.IntN(3)]
+	for t := spread(r, sec); t < p.Config.Span; t += spread(r, gap) {
+		f := Fault{At: t, Kind: Replicate, Node: r.IntN(p.Config.Nodes), Key: key(r.IntN(p.Config.Keys))}
+		if r.IntN(4) == 0 {
+			f.Kind = Unreplicate
+		}
+		p.Faults = append(p.Faults, f)
+		p.heat(r, f.Key, t)
+	}
+	if r.IntN(2) == 0 {
+		return
+	}
+	for t := spread(r, 10*sec); t < p.Config.Span; t += spread(r, 10*sec) { // members fall silent for longer than a lease
+		kind := []FaultKind{Pause, Cut}[r.IntN(2)]
+		p.Faults = append(p.Faults, Fault{At: t, Kind: kind, Node: r.IntN(p.Config.Nodes), Key: "b", For: p.Config.Lease + spread(r, p.Config.Lease/2)})
+	}
+}
+
+// heat has a key read everywhere, and written now and then, for a while.
+func (p *Plan) heat(r *rand.Rand, key string, from lease.Tick) {
+	for t := from; t < min(from+10*sec, p.Config.Span) && len(p.Calls) < 1500; t += spread(r, 300*ms) {
+		c := Call{At: t, Node: r.IntN(p.Config.Nodes), Keys: []string{key}}
+		if r.IntN(4) == 0 {
+			c.Kind, c.Node = Put, -1
+		}
+		p.Calls = append(p.Calls, c)
+	}
 }
 
 func key(i int) string { return string(rune('b' + 2*i)) } // room for boundaries in between

@@ -262,6 +262,18 @@ func (d *coordinator) strike(f Fault) {
 			}
 			c.perform(c.machine.Beat(c.now(), nil))
 		})
+	case Replicate:
+		c.awake(func() {
+			if c.machine.Leads(c.now()) && c.machine.Replicate(c.now(), f.Key, 1+f.Node%3) {
+				d.s.sometimes("an operator replicates a key")
+			}
+			c.perform(c.machine.Beat(c.now(), nil))
+		})
+	case Unreplicate:
+		c.awake(func() {
+			c.machine.Unreplicate(c.now(), f.Key)
+			c.perform(c.machine.Beat(c.now(), nil))
+		})
 	case SplitSlice:
 		c.awake(func() {
 			c.machine.Cut(c.now(), []string{f.Key})

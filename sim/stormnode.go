@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/freshet-cache/freshet/linear/clink"
+	"github.com/freshet-cache/freshet/linear/replica"
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
@@ -25,6 +26,7 @@ type stormNode struct {
 	calls   map[clink.Op]Call
 	lends   map[clink.Op]*lend // to others, and to itself
 	layered map[clink.Op]*layeredRead
+	member  member // of groups that share a key
 
 	paused   lease.Tick // stands still until then
 	busy     bool       // somebody holds the lock
@@ -48,12 +50,16 @@ func (n *stormNode) boot() {
 	n.clock = newClock(s.rng("clock "+n.name), s.plan.Config.Drift)
 	n.handles, n.entries, n.calls, n.lends = map[lease.Gen]handle{}, map[string]clink.Keep{}, map[clink.Op]Call{}, map[clink.Op]*lend{}
 	n.layered = map[clink.Op]*layeredRead{}
-	n.lease = lease.NewNode(lease.NodeOptions{Node: n.name, Addr: n.name, Host: n.name, Drift: max(1, s.plan.Config.Drift)})
+	n.lease = lease.NewNode(lease.NodeOptions{Node: n.name, Addr: n.name, Host: n.name, Drift: max(1, s.plan.Config.Drift), Groups: true})
+	n.member = newMember(n.name, max(1, s.plan.Config.Drift))
 	n.pod = clink.NewPod(clink.Options{
 		Life: uint64(n.index+1)<<32 | uint64(n.lives), Drift: max(1, s.plan.Config.Drift), Queue: s.plan.Config.Queue, Tags: s.plan.Config.Tags,
 		Entry: func(k string) (clink.Keep, bool) { e, ok := n.entries[k]; return e, ok },
 	})
 	n.beat()
+	if s.plan.Config.Groups {
+		n.remind()
+	}
 }
 
 // crash ends a life; another begins after d.
@@ -63,7 +69,7 @@ func (n *stormNode) crash(d lease.Tick) {
 	}
 	s := n.s
 	n.up = false
-	n.handles, n.entries = nil, nil
+	n.handles, n.entries, n.member = nil, nil, member{}
 	for _, op := range slices.Sorted(maps.Keys(n.calls)) { // their callers lost the connection
 		c := n.calls[op]
 		delete(s.open, int(op))
@@ -197,27 +203,11 @@ func (n *stormNode) leases(outs []lease.NodeOutput, do []func()) []func() {
 			case lease.SendGave:
 				n.s.desk.hear(n, &out.Gave)
 			case lease.Acquire:
-				n.s.log("%s acquires %v generation %d", n.name, out.Range, out.Gen)
-				n.handles[out.Gen] = handle{out.Range, out.Until}
-				n.stepInside(clink.Acquired{Lease: out.Lease, Until: out.Until, After: out.After})
+				n.acquire(out)
 			case lease.Extend:
-				h := n.handles[out.Gen]
-				h.until = max(h.until, out.Until)
-				n.handles[out.Gen] = h
-				n.stepInside(clink.Extended{Gen: out.Gen, Until: out.Until})
+				n.extend(out)
 			case lease.Revoke:
-				n.s.log("%s revokes generation %d", n.name, out.Gen)
-				held := n.now() < n.handles[out.Gen].until
-				if !held {
-					n.s.sometimes("a lease lapses")
-				} else {
-					n.s.sometimes("a lease is recalled")
-				}
-				delete(n.handles, out.Gen)
-				n.stepInside(clink.Revoked{Gen: out.Gen})
-				if held && out.Next != "" {
-					n.handOver(out)
-				}
+				n.revoke(out)
 			}
 		})
 	}
@@ -246,6 +236,7 @@ func (n *stormNode) handOver(r lease.Revoke) {
 
 // step steps the pod under the lock that locked has taken.
 func (n *stormNode) step(in clink.Input) {
+	n.ahead(in)
 	now := n.now()
 	outs := n.pod.Step(now, in, nil)
 	n.pod.Check()
@@ -275,6 +266,11 @@ func (n *stormNode) take(op clink.Op, c Call, value string) {
 		n.s.answered(n, clink.Reply{Op: op, Row: e.Row})
 		return
 	}
+	if e, ok := n.copied(c.Keys[0]); c.Kind == Get && ok {
+		n.s.sometimes("a hit at a replica")
+		n.s.answered(n, clink.Reply{Op: op, Row: clink.Row{Exists: e.Row.Exists, Value: e.Row.Value}})
+		return
+	}
 	switch c.Kind {
 	case Transact:
 		n.borrow(op, c, value)
@@ -290,6 +286,11 @@ func (n *stormNode) take(op clink.Op, c Call, value string) {
 		}
 		switch c.Kind {
 		case Get:
+			if n.replicates(c.Keys[0]) {
+				n.stepReplica(replica.Read{Op: replica.Op(op), Key: c.Keys[0]})
+				n.carry(nil)
+				return
+			}
 			n.step(clink.Read{Op: op, Key: c.Keys[0]})
 		case Put:
 			in := clink.Write{Op: op}
@@ -310,6 +311,7 @@ func (n *stormNode) perform(out clink.Output) {
 	switch out := out.(type) {
 	case clink.Keep:
 		n.entries[out.Key] = out
+		n.kept(out)
 	case clink.Drop:
 		delete(n.entries, out.Key)
 	case clink.Reply:
@@ -317,7 +319,16 @@ func (n *stormNode) perform(out clink.Output) {
 	case clink.Event:
 		n.s.sometimes(eventNames[out.Kind])
 	case clink.Lent:
-		n.lent(out)
+		n.hold(out.Call, out, n.lends[out.Op].keys)
+	case clink.Store:
+		var keys []string
+		for _, m := range out.Muts {
+			keys = append(keys, m.Key)
+		}
+		n.hold(out.Call, out, keys)
+	case clink.SetGuard:
+		n.stepPrimary(replica.Guarding{Call: replica.Call(out.Call), Range: out.Range})
+		n.s.request(n, out)
 	case clink.Evaluate:
 		n.later(spread(n.s.rng("decide "+n.name), n.s.plan.Config.Delay), func() {
 			if c, ok := n.calls[out.Op]; ok {

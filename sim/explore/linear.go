@@ -75,6 +75,7 @@ type message struct {
 	muts     []clink.Mut // what it will write, once it has read
 	answer   clink.Input // set when the store is done with it
 	orphan   bool        // nobody waits for the answer
+	copied   bool        // a replica's machine waits for it, not the pod
 }
 
 // Begin returns the first state: node 0 owns the key and has guarded it.
