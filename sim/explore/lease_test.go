@@ -17,9 +17,9 @@ var leaseScopes = []struct {
 	{"another-life", 40_000, Lease{Nodes: 2, Beats: 2, Crashes: 1, Hours: 3}},
 	{"takeover", 60_000, Lease{Nodes: 2, Beats: 1, Takeovers: 1, Hours: 1}},
 	{"two-leaders", 60_000, Lease{Nodes: 2, Beats: 2, Takeovers: 1, Moves: 1}},
-	{"replicate", 10_000, Lease{Nodes: 2, Beats: 1, Groups: 2}},
-	{"replica-silent", 10_000, Lease{Nodes: 2, Beats: 2, Groups: 1, Hours: 4}},
-	{"replicas-takeover", 10_000, Lease{Nodes: 2, Beats: 1, Groups: 1, Takeovers: 1, Hours: 1}},
+	{"replicate", 5_000, Lease{Nodes: 2, Beats: 1, Groups: 2}},
+	{"replica-silent", 5_000, Lease{Nodes: 2, Beats: 2, Groups: 1, Hours: 4}},
+	{"replicas-takeover", 5_000, Lease{Nodes: 2, Beats: 1, Groups: 1, Takeovers: 1, Hours: 1}},
 	{"takeover-and-silence", 80_000, Lease{Nodes: 2, Beats: 2, Takeovers: 1, Hours: 4}},
 }
 
