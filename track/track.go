@@ -222,20 +222,22 @@ func (t *Table[C]) take(to *Ticket[C], key string) *Ticket[C] {
 }
 
 // Take takes keys that were written, and whoever wants to hear of them by a prefix.
-// The ticket is nil if there is nobody to tell and nothing to wait for.
+// The ticket is nil if there is nobody to tell and nothing to wait for. A key may be
+// named twice.
 func (t *Table[C]) Take(keys ...string) (out *Ticket[C]) {
 	var nobody C
 	return t.TakeBut(nobody, keys...)
 }
 
 // TakeBut is Take, but whoever is named and has read a key is told and remembered
-// all the same: it has written and read the key in one.
+// all the same: it has written and read the key in one. The zero value names nobody.
 func (t *Table[C]) TakeBut(who C, keys ...string) (out *Ticket[C]) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	var nobody C
 	for _, key := range keys {
 		e := t.keys[key]
-		if out = t.take(out, key); e != nil && e.has(who) {
+		if out = t.take(out, key); e != nil && t.keys[key] != e && who != nobody && e.has(who) {
 			again := &entry[C]{key: e.key, via: e.via, heap: -1}
 			again.add(who)
 			t.keys[e.key] = again

@@ -198,13 +198,27 @@ func TestWhoHasGone(t *testing.T) {
 	want(t, x.Take("k"), "ann:k")
 }
 
+// A key that is named twice is taken once, and who reads it again counts once.
+func TestNamedTwice(t *testing.T) {
+	x := New[string](Options[string]{})
+	x.Add("k", "ann", nil)
+	want(t, x.TakeBut("ann", "k", "k"), "ann:k")
+	if x.readers != 1 {
+		t.Errorf("%d readers are remembered", x.readers)
+	}
+	x.Forget("ann")
+	if x.readers != 0 {
+		t.Errorf("%d readers are left", x.readers)
+	}
+}
+
 // What everybody does at once is done as if one after the other: a reader that
 // added itself is told by the next writer, by one of them.
 func TestMany(t *testing.T) {
 	var busy atomic.Int64
 	x := New[int](Options[int]{Keys: 50, Busy: &busy})
 	var wg sync.WaitGroup
-	for id := range 8 {
+	for id := 1; id <= 8; id++ {
 		wg.Go(func() {
 			r := rand.New(rand.NewPCG(1, uint64(id)))
 			finish := func(k *Ticket[int]) {
