@@ -52,6 +52,9 @@ type cluster struct {
 	ready    atomic.Bool // all of them are there
 	mail     sync.WaitGroup
 	down     atomic.Bool
+	told     atomic.Int64
+	copies   atomic.Int64 // reads that a replica served
+	muted    atomic.Int64 // a node that is cut off, counted from 1
 }
 
 func newCluster(t *testing.T, nodes int, st memory.Options, opt Options[string]) *cluster {
@@ -60,7 +63,7 @@ func newCluster(t *testing.T, nodes int, st memory.Options, opt Options[string])
 		AssignerOptions: lease.AssignerOptions{Length: lease.Tick(2 * time.Second), First: []string{"k3", "k6"}}, Beat: 20 * time.Millisecond,
 		Send: func(node string, msg any) {
 			c.post(func() {
-				if n := c.nodes[node[1]-'0'].Load(); n != nil { // its first answer may come before it has a name
+				if n := c.nodes[node[1]-'0'].Load(); n != nil && c.muted.Load() != int64(node[1]-'0')+1 { // its first answer may come before it has a name
 					n.Deliver(msg)
 				}
 			})
@@ -74,11 +77,16 @@ func newCluster(t *testing.T, nodes int, st memory.Options, opt Options[string])
 				c.post(func() { c.caches[next[1]-'0'].Offered(after, batch) })
 			}
 		}
+		name := fmt.Sprintf("n%d", i)
+		o.Node, o.Tell = name, c.tell
 		o.Join = func(w shard.Watcher) {
-			name := fmt.Sprintf("n%d", i)
 			c.nodes[i].Store(shard.StartNode(shard.NodeOptions{
-				NodeOptions: lease.NodeOptions{Node: name, Addr: name, Host: name, Drift: 200}, Beat: 50 * time.Millisecond, Watch: w,
-				Send: func(msg any) { c.post(func() { c.assigner.Deliver(msg) }) },
+				NodeOptions: lease.NodeOptions{Node: name, Addr: name, Host: name, Drift: 200, Groups: true}, Beat: 50 * time.Millisecond, Watch: w,
+				Send: func(msg any) {
+					if c.muted.Load() != int64(i)+1 {
+						c.post(func() { c.assigner.Deliver(msg) })
+					}
+				},
 			}))
 		}
 		cache, err := New(o)
@@ -89,6 +97,24 @@ func newCluster(t *testing.T, nodes int, st memory.Options, opt Options[string])
 	}
 	c.ready.Store(true)
 	return c
+}
+
+// mute cuts a node off from all others; it reaches the store.
+func (c *cluster) mute(node int) { c.muted.Store(int64(node) + 1) }
+
+// tell loses one message of sixteen, and carries another twice.
+func (c *cluster) tell(to lease.Member, message []byte) {
+	luck := c.told.Add(1) % 16
+	for times := luck; c.ready.Load() && times > 0; times -= 14 { // never for 0, twice for 15
+		c.post(func() {
+			if c.muted.Load() == int64(to.Addr[1]-'0')+1 {
+				return
+			}
+			if !c.caches[to.Addr[1]-'0'].Told(message) {
+				panic("a message cannot be read")
+			}
+		})
+	}
 }
 
 func (c *cluster) post(deliver func()) {
@@ -144,6 +170,9 @@ func (cl *client) run(t *testing.T, n int) {
 			o.Kind = check.Read
 			e, err = cache.GetEntry(ctx, key)
 			o.Value, o.Found, o.Version = e.Value, e.Exists, e.Version
+			if e.Copy {
+				cl.c.copies.Add(1)
+			}
 		}
 		cancel()
 		o.End = int64(time.Since(cl.began))
@@ -224,7 +253,7 @@ func TestLinearizableUnderResharding(t *testing.T) {
 			if v.Finding != check.Linearizable {
 				t.Fatalf("%+v", v)
 			}
-			t.Logf("%d operations: %v, %d keys searched", v.Ops, done, v.Searched)
+			t.Logf("%d operations: %v, %d keys searched, %d reads of replicas", v.Ops, done, v.Searched, c.copies.Load())
 			if done[check.OK] < 1000 {
 				t.Errorf("only %d of %d operations were done", done[check.OK], len(ops))
 			}
@@ -288,6 +317,9 @@ func (c *cluster) disturb(t *testing.T, stop chan struct{}) {
 		case <-tick.C:
 		}
 		key, err := fmt.Sprint("k", i%9), error(nil)
+		if i%3 == 0 {
+			c.assigner.Replicate(key, i/3%3)
+		}
 		switch i % 5 {
 		case 0, 1:
 			c.assigner.Move(key, fmt.Sprintf("n%d", i/5%3))

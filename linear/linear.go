@@ -86,6 +86,12 @@ type Options[V any] struct {
 	// under any lock. Default: nothing is handed over, and the new owner begins with
 	// an empty memory.
 	Offer func(ctx context.Context, next string, after lease.Gen, batch []Offer)
+	// Tell carries a message to the cache of another node with which this one shares a
+	// key, which takes it with Told. It is called under a lock: it must not block, and may
+	// lose the message. Node is then the name of this life of the node, as the leases have
+	// it. Default: keys are not replicated, and the node must not ask for leases of groups.
+	Tell func(to lease.Member, message []byte)
+	Node string
 	// Peers are the other nodes of a cluster, which a View reads from and borrows of. It
 	// takes the place of Join and Offer. Default: there are none.
 	Peers Peers
@@ -143,6 +149,7 @@ type Cache[V any] struct {
 	offering map[chan struct{}]bool // hand-overs under way
 	waiting  map[clink.Op]*waiter[V]
 	loans    map[clink.ID]*lending[V]
+	members  members
 	ops      uint64
 	closed   bool
 	broken   bool // an invariant failed: read through, and keep nothing
@@ -201,6 +208,7 @@ func New[V any](opt Options[V]) (*Cache[V], error) {
 	}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.pod = clink.NewPod(clink.Options{Life: rand.Uint64(), Drift: opt.Drift, Queue: opt.Queue, Tags: true, Entry: c.entry})
+	c.members = newMembers(opt.Node, opt.Drift)
 	_, single := opt.Peers.(alone)
 	switch {
 	case !single:
@@ -221,6 +229,7 @@ type Entry[V any] struct {
 	Version uint64        // of the row, or of its absence
 	TTL     time.Duration // remaining life; 0 if it does not expire
 	Hit     bool          // it was served from memory
+	Copy    bool          // the key's owner is another node
 }
 
 // Get returns the value of key, and whether there is one.
@@ -284,7 +293,7 @@ func (c *Cache[V]) Version(ctx context.Context, key string) (version uint64, exi
 
 // public is the entry as readers see it.
 func (e *entry[V]) public(now lease.Tick, drift int64) Entry[V] {
-	out := Entry[V]{Value: e.value, Exists: e.version&gone == 0, Version: e.version &^ gone, Hit: true}
+	out := Entry[V]{Value: e.value, Exists: e.version&gone == 0, Version: e.version &^ gone, Hit: true, Copy: e.right.handle.Copy}
 	if until := e.right.until; until != 0 {
 		out.TTL = time.Duration(clink.Left(now, until, drift))
 	}
@@ -438,9 +447,9 @@ func (c *Cache[V]) Len() int { return c.kept.EstimatedSize() }
 // Bytes is about the memory the entries take.
 func (c *Cache[V]) Bytes() int64 { return int64(c.kept.WeightedSize()) }
 
-// Leases counts the leases the cache serves under.
-func (c *Cache[V]) Leases() int {
+// Leases counts the leases of what the cache owns, and of what it keeps copies of.
+func (c *Cache[V]) Leases() (own, copies int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.rights)
+	return len(c.rights) - len(c.members.leases), len(c.members.leases)
 }

@@ -16,6 +16,7 @@ const maxLoans = 4096
 // ended.
 type lending[V any] struct {
 	id    clink.ID
+	keys  []string
 	w     *waiter[V]
 	op    clink.Op
 	call  clink.Call // in flight; 0 when the machine was told how it ended
@@ -25,7 +26,7 @@ type lending[V any] struct {
 // lend waits until keys, which are sorted, may be written under the guards it
 // returns, by a transaction that marks them with id; settle must follow.
 func (c *Cache[V]) lend(ctx context.Context, id clink.ID, keys []string) ([]clink.Token, error) {
-	l := &lending[V]{id: id, w: &waiter[V]{reply: make(chan answer[V], 1), lent: make(chan []clink.Token, 1)}}
+	l := &lending[V]{id: id, keys: keys, w: &waiter[V]{reply: make(chan answer[V], 1), lent: make(chan []clink.Token, 1)}}
 	l.w.loan = l
 	c.mu.Lock()
 	err := c.unable()
@@ -72,7 +73,7 @@ func (c *Cache[V]) lend(ctx context.Context, id clink.ID, keys []string) ([]clin
 	return nil, a.err
 }
 
-// lent takes a loan that the machine grants, under the lock, and begins the time after
+// lent takes a loan that the machines grant, under the lock, and begins the time after
 // which a borrower that says nothing is fenced: twice what a transaction may take.
 func (c *Cache[V]) lent(out clink.Lent) {
 	w := c.waiting[out.Op]

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/linear/clink"
+	"github.com/freshet-cache/freshet/linear/replica"
 	"github.com/freshet-cache/freshet/shard/lease"
 	"github.com/freshet-cache/freshet/store"
 )
@@ -57,6 +58,8 @@ func (c *Cache[V]) perform(r request) []request {
 	case clink.ReadSplits:
 		in, err = c.splits(r)
 		c.opt.Recorder.StoreCall(CallSplits, time.Since(began), err)
+	case replica.Load:
+		return c.loadCopy(r)
 	case clink.Evaluate:
 		c.evaluate(r)
 		return nil

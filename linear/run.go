@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/linear/clink"
+	"github.com/freshet-cache/freshet/linear/replica"
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
 	"github.com/freshet-cache/freshet/store"
@@ -32,9 +33,9 @@ type answer[V any] struct {
 	outcome clink.Outcome
 }
 
-// request is something the machine wants of the store or of a caller, carried
-// out outside the lock.
-type request = clink.Output
+// request is something the machines want of the store or of a caller, carried
+// out outside the lock: a clink.Output, or a replica.Load.
+type request any
 
 // do runs one operation from the input that begins it to its answer.
 func (c *Cache[V]) do(ctx context.Context, begin func(op clink.Op, w *waiter[V]) clink.Input) (answer[V], error) {
@@ -81,6 +82,9 @@ func (c *Cache[V]) miss(ctx context.Context, key string) (Entry[V], error) {
 		return e, nil
 	}
 	c.sampler.write(key)
+	if e, ok, err := c.copied(ctx, key); ok {
+		return e, err
+	}
 	a, err := c.do(ctx, func(op clink.Op, _ *waiter[V]) clink.Input { return clink.Read{Op: op, Key: key} })
 	if errors.Is(err, errAside) {
 		return c.through(ctx, key)
@@ -112,6 +116,7 @@ func (c *Cache[V]) step(in clink.Input, err error) (asked []request) {
 			asked = nil
 		}
 	}()
+	asked = c.ahead(in, asked)
 	outs := c.pod.Step(c.opt.Clock.Now(), in, nil)
 	if checkAlways {
 		c.pod.Check()
@@ -120,16 +125,15 @@ func (c *Cache[V]) step(in clink.Input, err error) (asked []request) {
 		switch out := out.(type) {
 		case clink.Keep:
 			c.keep(out)
+			asked = c.told(out, asked)
 		case clink.Drop:
 			c.kept.Invalidate(out.Key)
 		case clink.Reply:
 			c.answer(out, err)
-		case clink.Lent:
-			c.lent(out)
 		case clink.Event:
 			c.opt.Recorder.Event(out.Kind)
 		default:
-			asked = append(asked, out)
+			asked = c.pass(out, asked)
 		}
 	}
 	return asked
@@ -251,6 +255,7 @@ func fromRow(r store.Row) clink.Row {
 func (c *Cache[V]) Acquired(h *shard.Handle, after lease.Gen) {
 	c.mu.Lock()
 	c.rights[h.Gen] = &right{handle: h}
+	c.lead(h)
 	asked := c.step(clink.Acquired{Lease: h.Lease, Until: h.Until(), After: after}, nil)
 	c.mu.Unlock()
 	c.spawn(asked)
@@ -268,6 +273,7 @@ func (c *Cache[V]) Revoked(h *shard.Handle) {
 	c.mu.Lock()
 	delete(c.rights, h.Gen)
 	asked := c.step(clink.Revoked{Gen: h.Gen}, nil)
+	asked = c.stepPrimary(replica.Revoked{Gen: h.Gen}, asked) // the pod knows first
 	c.mu.Unlock()
 	c.spawn(asked)
 }

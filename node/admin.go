@@ -49,9 +49,10 @@ type NodeState struct {
 
 // SliceState is one slice. Keys are quoted where they are not plain text.
 type SliceState struct {
-	Range string `json:"range"`
-	Gen   uint64 `json:"generation"`
-	Node  string `json:"node"`
+	Range    string   `json:"range"`
+	Gen      uint64   `json:"generation"`
+	Node     string   `json:"node"`
+	Replicas []string `json:"replicas,omitempty"` // of its one key
 }
 
 func (p *Process) stateJSON(ctx context.Context) []byte {

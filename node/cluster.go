@@ -212,7 +212,12 @@ func (p *Process) State(ctx context.Context) State {
 		id, _, _ := strings.Cut(s.Node, "/")
 		count[s.Addr]++
 		out.Gen = max(out.Gen, uint64(s.Gen))
-		out.Slices = append(out.Slices, SliceState{s.Range.String(), uint64(s.Gen), id})
+		slice := SliceState{Range: s.Range.String(), Gen: uint64(s.Gen), Node: id}
+		for _, m := range s.Copies {
+			copy, _, _ := strings.Cut(m.Node, "/")
+			slice.Replicas = append(slice.Replicas, copy)
+		}
+		out.Slices = append(out.Slices, slice)
 	}
 	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
@@ -311,12 +316,11 @@ func (p *Process) leave(ctx context.Context) {
 	}
 }
 
-// reshard has the slice of key moved to the node called id, or cut at key if there
-// is none, by the assigner, wherever it is.
-func (n *Node) reshard(ctx context.Context, key, id []byte, w *resp.Writer) {
+// order has the assigner do what a frame says, wherever it is.
+func (n *Node) order(ctx context.Context, frame []byte, w *resp.Writer) {
 	if n.p.leads() {
-		if !n.p.reshard(string(key), string(id)) {
-			w.Error(errNotMoved)
+		if refused := n.p.obey(frame); refused != "" {
+			w.Error(refused)
 			return
 		}
 		w.SimpleString("OK")
@@ -326,7 +330,7 @@ func (n *Node) reshard(ctx context.Context, key, id []byte, w *resp.Writer) {
 		w.Error("TRYAGAIN nobody leads; an assigner is being elected")
 		return
 	}
-	b, err := n.peers.call(ctx, n.p.home(), appendBytes(appendBytes([]byte{frameVersion, frameMove}, key), id))
+	b, err := n.peers.call(ctx, n.p.home(), frame)
 	switch {
 	case err != nil:
 		w.Error("TRYAGAIN the assigner at " + n.p.home() + " does not answer: " + err.Error())
@@ -339,14 +343,32 @@ func (n *Node) reshard(ctx context.Context, key, id []byte, w *resp.Writer) {
 	}
 }
 
-func (p *Process) reshard(key, id string) bool {
+// obey does what a frame orders, and says why not.
+func (p *Process) obey(frame []byte) (refused string) {
+	s := scan{b: frame[2:]}
+	key := string(s.bytes())
 	switch {
 	case p.assigner == nil:
-		return false
+		return "TRYAGAIN no assigner is here"
+	case frame[1] == frameCopies:
+		if n := s.num(); s.bad || n > 64 || !p.assigner.Replicate(key, int(n)) {
+			return fmt.Sprintf("ERR not so many: a key has up to %d replicas (--max-replicas); or its slice is moving, try again", p.cfg.MaxReplicas)
+		}
+		return ""
+	}
+	switch id := string(s.bytes()); {
+	case s.bad:
+		return "ERR " + errFrame.Error()
 	case id == "":
 		p.assigner.Cut(key)
-		return true
+	case !p.move(key, id):
+		return errNotMoved
 	}
+	return ""
+}
+
+// move begins to move the slice of key to the node called id.
+func (p *Process) move(key, id string) bool {
 	p.mu.Lock()
 	to := ""
 	for node := range p.members {

@@ -35,6 +35,8 @@ type Config struct {
 	Memory       int64         `yaml:"memory"`
 	MaxConns     int           `yaml:"max-conns"`
 	TrackingKeys int           `yaml:"tracking-keys"`
+	ReplicateAt  int           `yaml:"replicate-above"`
+	MaxReplicas  int           `yaml:"max-replicas"`
 	Password     string        `yaml:"password"`
 	TLSCert      string        `yaml:"tls-cert"`
 	TLSKey       string        `yaml:"tls-key"`
@@ -53,7 +55,7 @@ func Defaults() Config {
 		Listen: "127.0.0.1:6380", Admin: "127.0.0.1:7380", Data: "./freshet-data", Store: "pebble:", Coordinator: "embedded",
 		NodeID: "n1", Nodes: 1, Lease: 10 * time.Second, Timeout: 5 * time.Second,
 		MaxKey: 4 << 10, MaxValue: 16 << 20, Memory: 256 << 20, MaxConns: 10_000,
-		TrackingKeys: 1_000_000,
+		TrackingKeys: 1_000_000, ReplicateAt: 100_000, MaxReplicas: 4,
 	}
 }
 
@@ -94,6 +96,8 @@ func (c *Config) Check() error {
 	add(c.MaxValue < 1 || c.MaxValue > 256<<20, "--max-value %d is not between 1 and 256 MiB", c.MaxValue)
 	add(c.MaxConns < 1, "--max-conns %d is not positive", c.MaxConns)
 	add(c.TrackingKeys < 1, "--tracking-keys %d is not positive", c.TrackingKeys)
+	add(c.ReplicateAt < 0, "--replicate-above %d is negative; 0 replicates no key by itself", c.ReplicateAt)
+	add(c.MaxReplicas < 1 || c.MaxReplicas > 63, "--max-replicas %d is not between 1 and 63", c.MaxReplicas)
 	add((c.TLSCert == "") != (c.TLSKey == ""), "--tls-cert and --tls-key go together")
 	add(c.Store != "memory:" && c.Data == "" && !joins && !onEtcd, "--data is empty; name a directory, or use --store memory:")
 	return errors.Join(errs...)

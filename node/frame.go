@@ -13,7 +13,7 @@ import (
 // What nodes say to each other, as frames of a link: leases as messages, reads
 // and commands as requests. Each begins with a version and a kind.
 const (
-	frameVersion = 2
+	frameVersion = 3
 
 	frameLease    byte = 'L' // a message of shard/lease
 	frameRead     byte = 'R' // a key; answered by an entry
@@ -30,6 +30,8 @@ const (
 	frameAcquired byte = 'A' // an address and slices: the node there owns them from here on
 	frameLiving   byte = 'G' // asks for the nodes that the assigner has heard of lately
 	frameMove     byte = 'M' // a key and a node's id: the key's slice is to move there, or be cut if there is no id
+	frameCopies   byte = 'P' // a key and a number: so many replicas it is to have beside its owner
+	frameMember   byte = 'K' // a message about a key that the sender and the receiver share
 	frameSpace    byte = 'V' // the name of a space, and a request that its member answers
 )
 

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"encoding/binary"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -31,6 +32,8 @@ var ownCommands = []resp.Command{
 		Summary: "FR.MOVE key node: begins to move the slice of a key to a node.", Since: "0.1.0"},
 	{Name: "fr.split", Arity: 2, Flags: []string{"admin"}, Group: "freshet",
 		Summary: "FR.SPLIT key: makes a slice begin at a key. Nothing changes hands.", Since: "0.1.0"},
+	{Name: "fr.replicas", Arity: 3, Flags: []string{"admin"}, Group: "freshet",
+		Summary: "FR.REPLICAS key n: has n other nodes keep copies of a key and serve its reads; 0 lets its load decide.", Since: "0.1.0"},
 	{Name: "fr.drain", Arity: 1, Flags: []string{"admin"}, Group: "freshet",
 		Summary: "Moves everything this node owns to others; it goes on serving by forwarding.", Since: "0.1.0"},
 	{Name: "fr.link", Arity: -2, Flags: []string{"admin"}, Group: "freshet",
@@ -93,9 +96,16 @@ func (n *Node) other(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.Wri
 func (n *Node) administer(ctx context.Context, name string, args [][]byte, w *resp.Writer) {
 	switch name {
 	case "fr.move":
-		n.reshard(ctx, args[1], args[2], w)
+		n.order(ctx, appendBytes(appendBytes([]byte{frameVersion, frameMove}, args[1]), args[2]), w)
 	case "fr.split":
-		n.reshard(ctx, args[1], nil, w)
+		n.order(ctx, appendBytes(appendBytes([]byte{frameVersion, frameMove}, args[1]), nil), w)
+	case "fr.replicas":
+		copies, err := strconv.ParseUint(string(args[2]), 10, 16)
+		if err != nil {
+			w.Error("ERR FR.REPLICAS key n: n is a number, 0 lets the key's load decide")
+			return
+		}
+		n.order(ctx, binary.AppendUvarint(appendBytes([]byte{frameVersion, frameCopies}, args[1]), copies), w)
 	case "fr.drain":
 		if err := n.Leave(ctx); err != nil {
 			w.Error("TRYAGAIN the node still owns slices: are there other nodes? " + err.Error())

@@ -41,6 +41,7 @@ type Node struct {
 	cursors  cursors
 	spaces   spaces
 	begun    chan struct{} // closed when all of the above is there
+	turns    atomic.Uint64 // of the members of groups
 	draining atomic.Bool
 	work     sync.WaitGroup
 }
@@ -76,7 +77,7 @@ func (n *Node) start() error {
 	}
 	n.track = newTracking(n)
 	n.m = newMetrics(n)
-	n.peers = &peers{password: n.p.cfg.Password, self: n.addr, maxFrame: n.p.maxFrame(), tls: ctls, message: n.fromAssigner, links: map[string]*dialled{},
+	n.peers = &peers{password: n.p.cfg.Password, self: n.addr, maxFrame: n.p.maxFrame(), tls: ctls, message: n.message, links: map[string]*dialled{},
 		request: n.whenBegun}
 	n.server = resp.NewServer(n, resp.Options{
 		Commands: n.p.commands, Password: n.p.cfg.Password, TLS: n.p.tls, MaxConns: n.p.cfg.MaxConns,
@@ -84,7 +85,7 @@ func (n *Node) start() error {
 	})
 	n.cache, err = linear.New(linear.Options[string]{
 		Store: n.p.store, Codec: linear.String(), MaxBytes: n.p.cfg.Memory, Timeout: n.p.cfg.Timeout, Clock: n.p.clock, VersionsOnly: n.p.cfg.VersionsOnly,
-		Join: n.join, Offer: n.offer, Recorder: n.m, Logger: n.p.log,
+		Join: n.join, Offer: n.offer, Tell: n.tellMember, Node: n.incarnation, Recorder: n.m, Logger: n.p.log,
 	})
 	if err != nil {
 		return err
@@ -126,7 +127,7 @@ func (n *Node) running() bool {
 // join asks for leases, in the cache's name.
 func (n *Node) join(w shard.Watcher) {
 	n.shard = shard.StartNode(shard.NodeOptions{
-		NodeOptions: lease.NodeOptions{Node: n.incarnation, Addr: n.addr, Host: n.p.host, Drift: 200},
+		NodeOptions: lease.NodeOptions{Node: n.incarnation, Addr: n.addr, Host: n.p.host, Drift: 200, Groups: true},
 		Clock:       n.p.clock, Beat: min(n.p.cfg.Lease/5, defaultBeat), Watch: watcher{w, n.m, n.track},
 		Send: func(m any) {
 			if home := n.p.home(); home != "" { // else nobody leads, and the next beat asks again
@@ -155,6 +156,13 @@ func (n *Node) loads() []lease.Load {
 	return n.spaceLoads(n.cache.Loads())
 }
 
+// message takes a message that came over a link which this node has opened.
+func (n *Node) message(frame []byte) {
+	if !n.fromMember(frame) {
+		n.fromAssigner(frame)
+	}
+}
+
 // fromAssigner takes a message that came back over the link to the assigner.
 func (n *Node) fromAssigner(frame []byte) {
 	if len(frame) > 2 && frame[0] == frameVersion && frame[1] == frameNo {
@@ -178,7 +186,7 @@ func (n *Node) Command(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.W
 	if cmd.Name == "get" { // nearly every command is this one, and a hit
 		key := args[1]
 		track := c.Tracks() && len(key) > 0 && n.track.reading(c, args[1:], w)
-		if e, ok := n.cache.Peek(view(key)); ok {
+		if e, ok := n.cache.Peek(view(key)); ok && !(track && e.Copy) {
 			if track {
 				n.track.read(key, e)
 			}
@@ -399,7 +407,9 @@ func (n *Node) link(c *resp.Conn, args [][]byte, w *resp.Writer) {
 			return n.serve(ctx, f, over)
 		}, Message: func(f []byte) {
 			<-made
-			n.p.fromNode(f, l)
+			if !n.fromMember(f) {
+				n.p.fromNode(f, l)
+			}
 		}})
 		over.Link = l
 		close(made)

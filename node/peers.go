@@ -210,6 +210,23 @@ func (p *peers) send(addr string, frame []byte, again func(stands bool)) {
 	})
 }
 
+// tell sends a message if a link stands; else it dials one, and the message is lost.
+func (p *peers) tell(addr string, frame []byte) {
+	p.mu.Lock()
+	d := p.links[addr]
+	closed := p.closed
+	p.mu.Unlock()
+	switch {
+	case closed:
+	case d == nil || d.failed():
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel() // nobody waits for it
+		_, _ = p.to(ctx, addr)
+	case d.up():
+		_ = d.link.Send(frame)
+	}
+}
+
 // over reports whether the links are closed for good.
 func (p *peers) over() bool {
 	p.mu.Lock()

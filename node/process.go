@@ -84,8 +84,9 @@ func (p *Process) start() (err error) {
 	}
 	if p.coord != nil {
 		p.assigner = shard.StartAssigner(p.coord, shard.AssignerOptions{
-			AssignerOptions: lease.AssignerOptions{Length: lease.Tick(p.cfg.Lease), First: p.firstCut()},
-			Clock:           p.clock, Send: p.toNode, Logger: p.log,
+			AssignerOptions: lease.AssignerOptions{Length: lease.Tick(p.cfg.Lease), First: p.firstCut(),
+				Balance: lease.Balance{OneNode: uint64(p.cfg.ReplicateAt), MaxReplicas: p.cfg.MaxReplicas}},
+			Clock: p.clock, Send: p.toNode, Logger: p.log,
 		})
 	}
 	for _, n := range p.nodes {

@@ -21,7 +21,7 @@ var errNowhere = errors.New("TRYAGAIN nothing was written: the keys have no reac
 // the store. It fails only if the store does.
 // If track, its interest in the key was remembered before.
 func (n *Node) read(c *resp.Conn, key []byte, w *resp.Writer, track bool) (linear.Entry[string], error) {
-	if e, ok := n.cache.Peek(view(key)); ok {
+	if e, ok := n.cache.Peek(view(key)); ok && !(track && e.Copy) {
 		n.m.hit()
 		if track {
 			n.track.read(key, e)
@@ -37,12 +37,14 @@ func (n *Node) read(c *resp.Conn, key []byte, w *resp.Writer, track bool) (linea
 	if n.p.cfg.VersionsOnly && !track { // nobody has the value in memory
 		return n.cache.GetEntry(ctx, name)
 	}
-	for range 2 { // once more if our table was old
+	own := !track && n.cache.Shares(name)
+	for try := 0; try < 2 && !own; try++ { // once more if our table was old
 		t := n.shard.Table()
 		r, ok := t.Find(name)
 		if !ok || r.Node == "" || r.Node == n.incarnation {
 			break
 		}
+		copied := !track && try == 0 && n.turn(&r)
 		first, cancel := context.WithTimeout(ctx, n.p.cfg.Timeout/4) // an owner that says nothing must leave time for the store
 		var via *resp.Conn
 		if track {
@@ -54,8 +56,10 @@ func (n *Node) read(c *resp.Conn, key []byte, w *resp.Writer, track bool) (linea
 			return e, nil
 		}
 		var not notOwner
-		if !errors.As(err, &not) || not.version <= t.Version || !n.newer(ctx, t.Version) {
-			break
+		switch {
+		case copied && errors.As(err, &not): // it is no replica, or not yet, or not any more: the owner knows
+		case !errors.As(err, &not) || not.version <= t.Version || !n.newer(ctx, t.Version):
+			try = 2
 		}
 	}
 	owned := track && n.cache.Owns(name)
@@ -330,15 +334,15 @@ func (n *Node) serve(ctx context.Context, frame []byte, over *asker) []byte {
 	defer cancel()
 	switch frame[1] {
 	case frameRead, frameTrack:
-		key := string(frame[2:])
-		if frame[1] == frameTrack {
+		key, tracked := string(frame[2:]), frame[1] == frameTrack
+		if tracked {
 			n.track.interest(over, key)
 		}
 		e, hit := n.cache.Peek(key)
-		if hit {
+		if hit && !(tracked && e.Copy) {
 			return appendEntry([]byte{answerDone}, e)
 		}
-		if !n.cache.Owns(key) { // whoever asks reads the store as well as we would, and learns that its table is old
+		if !n.cache.Owns(key) && (tracked || !n.cache.Shares(key)) { // whoever asks reads the store as well as we would, and learns that its table is old
 			return binary.AppendUvarint([]byte{answerNotOwner}, n.shard.Table().Version)
 		}
 		e, err := n.cache.GetEntry(ctx, key)
@@ -350,10 +354,9 @@ func (n *Node) serve(ctx context.Context, frame []byte, over *asker) []byte {
 		return n.stamped(ctx, string(frame[2:]))
 	case frameOffer:
 		return n.offered(frame)
-	case frameMove:
-		s := scan{b: frame[2:]}
-		if key, id := s.bytes(), s.bytes(); s.bad || !n.p.reshard(string(key), string(id)) {
-			return append([]byte{answerError}, errNotMoved...)
+	case frameMove, frameCopies:
+		if refused := n.p.obey(frame); refused != "" {
+			return append([]byte{answerError}, refused...)
 		}
 		return []byte{answerDone}
 	case frameHello, frameWho, frameState, frameLiving:

@@ -27,6 +27,10 @@ func (n *Node) Gets(c *resp.Conn, cmd *resp.Command, keys [][]byte, w *resp.Writ
 	for at := 0; at < len(names); at++ {
 		hits := n.cache.Hits(names[at:], s.out)
 		for i, e := range s.out[:hits] {
+			if track && e.Copy { // only its owner will tell of writes
+				hits = i
+				break
+			}
 			if track {
 				n.track.read(keys[at+i], e)
 			}

@@ -190,6 +190,18 @@ func (a *Assigner) Cut(points ...string) {
 	})
 }
 
+// Replicate asks for n replicas of key beside its owner, or with 0 lets its load
+// decide. It reports false if there cannot be as many, or the key's slice is moving:
+// ask again.
+func (a *Assigner) Replicate(key string, n int) bool {
+	ok := false
+	a.step(func(now lease.Tick) []lease.AssignerOutput {
+		ok = a.machine.Replicate(now, key, n)
+		return a.machine.Beat(now, nil)
+	})
+	return ok
+}
+
 // Released reports whether a node owns nothing, and a successor would know it.
 func (a *Assigner) Released(node string) bool {
 	a.mu.Lock()

@@ -122,15 +122,18 @@ func (n *Node) step(in func(now lease.Tick) []lease.NodeOutput) {
 			n.opt.Send(&out.Gave)
 		case lease.Acquire:
 			h := NewHandle(out.Lease, n.opt.Clock, out.Until)
+			h.Group, h.Copy = out.Group, !out.Group.Primary(n.opt.Node)
 			n.handles[out.Gen] = h
 			for _, w := range n.watch {
-				w.Acquired(h, out.After)
+				begin(w, h, out.After)
 			}
 		case lease.Extend:
 			h := n.handles[out.Gen]
 			h.extend(out.Until)
 			for _, w := range n.watch {
-				w.Extended(h)
+				if !h.Copy {
+					w.Extended(h)
+				}
 			}
 		case lease.Revoke:
 			h := n.handles[out.Gen]
@@ -138,8 +141,8 @@ func (n *Node) step(in func(now lease.Tick) []lease.NodeOutput) {
 			held := h.Valid()
 			h.Revoke()
 			for _, w := range n.watch {
-				w.Revoked(h)
-				if held && out.Next != "" {
+				end(w, h)
+				if held && out.Next != "" && !h.Copy {
 					w.HandedOver(h, out.Over, out.Under, out.Next)
 				}
 			}
@@ -155,19 +158,37 @@ func (n *Node) Watch(w Watcher) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, g := range slices.Sorted(maps.Keys(n.handles)) {
-		w.Acquired(n.handles[g], 0)
+		begin(w, n.handles[g], 0)
 	}
 	n.watch = append(n.watch, w)
 }
 
-// Acquire returns the handle of the slice that contains key, or nil. Of several,
+// begin tells a watcher of a handle, if it is one for it.
+func begin(w Watcher, h *Handle, after lease.Gen) {
+	if !h.Copy {
+		w.Acquired(h, after)
+	} else if s, ok := w.(Sharer); ok {
+		s.Shared(h)
+	}
+}
+
+// end tells a watcher that a handle is over.
+func end(w Watcher, h *Handle) {
+	if !h.Copy {
+		w.Revoked(h)
+	} else if s, ok := w.(Sharer); ok {
+		s.Unshared(h)
+	}
+}
+
+// Acquire returns the handle of the slice that contains key, if this node owns it, or nil. Of several,
 // which follow one another after a split, it is the latest.
 func (n *Node) Acquire(key string) *Handle {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var best *Handle
 	for _, h := range n.handles {
-		if h.Contains(key) && h.Valid() && (best == nil || h.Gen > best.Gen) {
+		if !h.Copy && h.Contains(key) && h.Valid() && (best == nil || h.Gen > best.Gen) {
 			best = h
 		}
 	}
@@ -204,7 +225,7 @@ func (n *Node) Close() {
 		delete(n.handles, g)
 		h.Revoke()
 		for _, w := range n.watch {
-			w.Revoked(h)
+			end(w, h)
 		}
 	}
 }

@@ -46,6 +46,11 @@ func boot() lease.Tick {
 // no longer Valid; it never becomes valid again. It is safe for concurrent use.
 type Handle struct {
 	lease.Lease
+	// Group is who shares the lease, the range's owner first; empty if nobody does.
+	Group lease.Group
+	// Copy says that another node of the Group owns the range, and this one may only
+	// serve what it has agreed on with it.
+	Copy  bool
 	clock Clock
 	until atomic.Int64
 }
@@ -90,4 +95,14 @@ type Watcher interface {
 	// until then goes to the node at the address next, as the successor of the
 	// generation under.
 	HandedOver(h *Handle, over lease.Range, under lease.Gen, next string)
+}
+
+// Sharer is a Watcher that also keeps what other nodes own. One that is not is never
+// told of a handle that is a Copy.
+type Sharer interface {
+	Watcher
+	// Shared tells of a new handle that is a Copy, Unshared that it is no longer valid.
+	// That it lasts longer is not told.
+	Shared(h *Handle)
+	Unshared(h *Handle)
 }

@@ -54,6 +54,8 @@ func flags(f *pflag.FlagSet, c *node.Config) *string {
 	f.Int64Var(&c.Memory, "memory", c.Memory, "bytes of memory for entries, per node")
 	f.BoolVar(&c.VersionsOnly, "versions-only", c.VersionsOnly, "keep versions in memory and no values: the version service of a layered cache, whose values lie in a Redis")
 	f.IntVar(&c.TrackingKeys, "tracking-keys", c.TrackingKeys, "most keys that are remembered for CLIENT TRACKING, per node; beyond it keys are invalidated")
+	f.IntVar(&c.ReplicateAt, "replicate-above", c.ReplicateAt, "operations per second of one key, above which other nodes serve its reads too; 0: only what FR.REPLICAS names")
+	f.IntVar(&c.MaxReplicas, "max-replicas", c.MaxReplicas, "most replicas of a key beside its owner")
 	f.IntVar(&c.MaxConns, "max-conns", c.MaxConns, "most client connections, per node")
 	f.StringVar(&c.Password, "password", c.Password, "password that clients must give; better given as FRESHET_PASSWORD or in the file")
 	f.StringVar(&c.TLSCert, "tls-cert", c.TLSCert, "certificate file; clients and nodes then speak TLS")
@@ -235,9 +237,9 @@ func show(w io.Writer, st node.State) error {
 	for _, n := range st.Nodes {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%v\t%v\t%d\t%d\t%d\t%d\t%d\n", n.ID, n.Addr, n.Admin, n.Ready, n.Draining, n.Slices, n.Conns, n.Entries, n.Hits, n.Misses)
 	}
-	fmt.Fprintln(t, "\nSLICE\tGENERATION\tOWNER")
+	fmt.Fprintln(t, "\nSLICE\tGENERATION\tOWNER\tREPLICAS")
 	for _, s := range st.Slices {
-		fmt.Fprintf(t, "%s\t%d\t%s\n", s.Range, s.Gen, s.Node)
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\n", s.Range, s.Gen, s.Node, strings.Join(s.Replicas, " "))
 	}
 	return t.Flush()
 }

@@ -59,6 +59,10 @@ func NewPrimary() *Primary {
 	return &Primary{groups: map[lease.Gen]*group{}, keys: map[string]lease.Gen{}, writes: map[Call]*write{}, guards: map[Call][]mark{}}
 }
 
+// Busy reports whether the machine has anything to keep in mind. One that has not need
+// not be told of guards and writes: it would let all of them through.
+func (p *Primary) Busy() bool { return len(p.groups)+len(p.writes)+len(p.guards) > 0 }
+
 // Step takes one input and appends what is to be done.
 func (p *Primary) Step(in Input, out []Output) []Output {
 	switch in := in.(type) {

@@ -1,0 +1,84 @@
+package linear
+
+import (
+	"encoding/binary"
+
+	"github.com/freshet-cache/freshet/linear/replica"
+	"github.com/freshet-cache/freshet/shard/lease"
+)
+
+// What caches say to each other about keys that several of them keep. Each message
+// begins with its kind and the generation.
+const (
+	sayCacheable  byte = 'c'
+	sayInvalidate byte = 'i' // and the write's number
+	sayFinish     byte = 'f' // and the write's number, and the row if one comes along
+	sayReport     byte = 'r' // and the last number obeyed, whether entries are kept, and who says so
+)
+
+// mostAlong bounds the value that is sent along with finish: a replica reads a larger
+// one when it is asked for it.
+const mostAlong = 64 << 10
+
+func appendMessage(b []byte, m replica.Message) []byte {
+	num := func(kind byte, gen lease.Gen) { b = binary.AppendUvarint(append(b, kind), uint64(gen)) }
+	switch m := m.(type) {
+	case replica.Cacheable:
+		num(sayCacheable, m.Gen)
+	case replica.Invalidate:
+		num(sayInvalidate, m.Gen)
+		b = binary.AppendUvarint(b, m.N)
+	case replica.Finish:
+		num(sayFinish, m.Gen)
+		b = binary.AppendUvarint(b, m.N)
+		if m.Row != nil && len(m.Row.Value) <= mostAlong {
+			b = append(binary.AppendUvarint(append(b, flags(m.Row.Exists, false)), m.Row.Version), m.Row.Value...)
+		}
+	case replica.Report:
+		num(sayReport, m.Gen)
+		b = append(binary.AppendUvarint(b, m.N), flags(m.Open, false))
+		b = appendBytes(b, m.From)
+	}
+	return b
+}
+
+func decodeMessage(b []byte) (m replica.Message, ok bool) {
+	f := fields{b: b}
+	kind, gen := f.byte(), lease.Gen(f.num())
+	switch kind {
+	case sayCacheable:
+		m = replica.Cacheable{Gen: gen}
+	case sayInvalidate:
+		m = replica.Invalidate{Gen: gen, N: f.num()}
+	case sayFinish:
+		in := replica.Finish{Gen: gen, N: f.num()}
+		if !f.whole() {
+			exists := f.flag()
+			in.Row = &replica.Row{Exists: exists, Version: f.num(), Value: append([]byte(nil), f.b...)}
+			f.b = nil
+		}
+		m = in
+	case sayReport:
+		m = replica.Report{Gen: gen, N: f.num(), Open: f.flag(), From: string(f.bytes())}
+	default:
+		return nil, false
+	}
+	return m, f.whole()
+}
+
+func (f *fields) flag() bool {
+	b := f.byte()
+	f.bad = f.bad || b > 1
+	return b == 1
+}
+
+// flags are the first two bits of a byte.
+func flags(a, b bool) (out byte) {
+	if a {
+		out |= 1
+	}
+	if b {
+		out |= 2
+	}
+	return out
+}

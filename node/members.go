@@ -1,0 +1,36 @@
+package node
+
+import (
+	"github.com/freshet-cache/freshet/shard/lease"
+)
+
+// tellMember carries a message to another node that shares a key with this one. It may
+// be lost: then it is said again.
+func (n *Node) tellMember(to lease.Member, message []byte) {
+	n.peers.tell(to.Addr, append([]byte{frameVersion, frameMember}, message...))
+}
+
+// fromMember takes such a message, and reports whether it was one.
+func (n *Node) fromMember(frame []byte) bool {
+	if len(frame) < 2 || frame[0] != frameVersion || frame[1] != frameMember {
+		return false
+	}
+	if n.running() && !n.cache.Told(frame[2:]) {
+		n.p.log.Warn("another node's message about a replicated key cannot be read", "err", errFrame)
+	}
+	return true
+}
+
+// turn makes the route of a key that several nodes serve lead to the next of them, and
+// reports whether that is a replica.
+func (n *Node) turn(r *lease.Route) bool {
+	if len(r.Copies) == 0 {
+		return false
+	}
+	i := n.turns.Add(1) % uint64(len(r.Copies)+1)
+	if i == 0 || r.Copies[i-1].Node == n.incarnation {
+		return false
+	}
+	r.Addr = r.Copies[i-1].Addr
+	return true
+}
