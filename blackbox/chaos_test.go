@@ -1,6 +1,7 @@
 package blackbox
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -12,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/freshet-cache/freshet/check"
 	"github.com/freshet-cache/freshet/internal/etcdserver"
@@ -188,6 +191,8 @@ func TestChaos(t *testing.T) {
 	c := newChaos(t, seed)
 	stop := make(chan struct{})
 	wait := c.r.loadAt(c.addrs, 6, stop)
+	var operator sync.WaitGroup
+	operator.Go(func() { c.operate(stop) })
 	c.run(lasts)
 	calm := time.Now()
 	writer := c.procs[0].client(0)
@@ -203,6 +208,7 @@ func TestChaos(t *testing.T) {
 	before := c.r.size()
 	c.procs[0].eventually(func() bool { return c.r.size() > before+200 })
 	close(stop)
+	operator.Wait()
 	wait()
 	for _, name := range slices.Sorted(maps.Keys(c.injected)) {
 		t.Logf("%3d  %s", c.injected[name], name)
@@ -210,6 +216,32 @@ func TestChaos(t *testing.T) {
 	t.Log(c.available())
 	if c.r.verdict(t) < 100 {
 		t.Error("too little was done to judge")
+	}
+}
+
+// operate has some of the keys replicated, and changes its mind, until stop is closed.
+func (c *chaos) operate(stop chan struct{}) {
+	most := 0
+	tick := time.NewTicker(700 * time.Millisecond)
+	defer tick.Stop()
+	for i := 0; ; i++ {
+		select {
+		case <-stop:
+			c.t.Logf("up to %d replicas", most)
+			if most == 0 {
+				c.t.Error("no key was replicated")
+			}
+			return
+		case <-tick.C:
+		}
+		ctx, cancel := context.WithTimeout(c.t.Context(), time.Second)
+		client := redis.NewClient(&redis.Options{Addr: c.addrs[i%3], MaxRetries: -1})
+		_ = client.Do(ctx, "FR.REPLICAS", fmt.Sprintf("key:%d", i%4), (i/4+1)%3).Err() // it may be dead, or cut off
+		if state, err := client.Do(ctx, "FR.STATE").Text(); err == nil {
+			most = max(most, strings.Count(state, `"replicas"`))
+		}
+		_ = client.Close()
+		cancel()
 	}
 }
 

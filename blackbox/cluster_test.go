@@ -206,12 +206,15 @@ func (c trial) during(what string, i int, fault func()) {
 	c.t.Logf("%s: at most %v without a write at the other nodes", what, time.Duration(longest).Round(time.Millisecond))
 }
 
-// Three processes over PostgreSQL, with clients at all of them: one is killed, one
+// Three processes over PostgreSQL, with clients at all of them and some keys
+// replicated: one is killed, one
 // stands still for longer than a lease, PostgreSQL crashes, the process with the
 // coordinator is killed, and all are restarted one after the other. The history is
 // linearizable; and while another node is dead or stands still, no read fails.
 func TestCluster(t *testing.T) {
 	c := trial{gather(t, 3, "--lease", "1500ms", "--timeout", "4s"), &recorder{began: time.Now()}}
+	c.replicate("key:3", 2)
+	c.replicate("key:7", 1)
 	stop := make(chan struct{})
 	wait := c.r.loadAt(c.addrs, 6, stop)
 	c.during("a node is killed", 2, func() {
@@ -247,6 +250,7 @@ func TestCluster(t *testing.T) {
 			c.more(500)
 		})
 	}
+	c.procs[0].eventually(func() bool { return c.copies() == 3 })
 	close(stop)
 	wait()
 	if c.r.verdict(t) < 5000 {

@@ -303,7 +303,8 @@ func (c *Cache[V]) retag(r clink.Retag) {
 	}
 }
 
-// Loads reports what was asked since the last call, per slice, for the assigner.
+// Loads reports what was asked since the last call, per slice, for the assigner: of a
+// slice that nobody asked for too, or it would be taken for as busy as it was.
 func (c *Cache[V]) Loads() []lease.Load {
 	c.mu.Lock()
 	var handles []*shard.Handle
@@ -313,10 +314,10 @@ func (c *Cache[V]) Loads() []lease.Load {
 	c.mu.Unlock()
 	slices.SortFunc(handles, func(a, b *shard.Handle) int { return cmp.Compare(b.Gen, a.Gen) })
 	keys, n, d := c.sampler.take(c.opt.Clock.Now())
-	if len(keys) == 0 || d <= 0 {
+	if d <= 0 {
 		return nil
 	}
-	perKey := float64(n) / float64(len(keys)) * sampleEvery / (float64(d) / 1e9)
+	perKey := float64(n) / float64(max(len(keys), 1)) * sampleEvery / (float64(d) / 1e9)
 	return spread(handles, keys, perKey)
 }
 

@@ -1,0 +1,110 @@
+package blackbox
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// replicate asks for n replicas of a key at any node, until that is taken.
+func (c *cluster) replicate(key string, n int) {
+	c.t.Helper()
+	client := c.procs[0].client(0)
+	c.procs[0].eventually(func() bool { return client.Do(c.t.Context(), "FR.REPLICAS", key, n).Err() == nil })
+}
+
+// copies counts the replicas that processes in the list keep.
+func (c *cluster) copies() (sum int) {
+	for _, p := range c.procs {
+		_, page := p.page(0, "/metrics")
+		for _, line := range strings.Split(page, "\n") {
+			if strings.HasPrefix(line, "freshet_keys_copied{") {
+				n := 0
+				_, _ = fmt.Sscan(line[strings.LastIndexByte(line, ' ')+1:], &n)
+				sum += n
+			}
+		}
+	}
+	return sum
+}
+
+// A process that keeps a replica is stopped: a write waits until its lease is over, and
+// everybody reads meanwhile. When it goes on, its first answer is the new value. Then
+// it is killed: the key has other members.
+func TestReplicaStoppedAndKilled(t *testing.T) {
+	c := gather(t, 3, "--lease", "1s", "--timeout", "5s")
+	ctx := t.Context()
+	c.replicate("hot", 2)
+	first := c.procs[0].client(0)
+	c.procs[0].eventually(func() bool { return c.copies() == 2 && first.Set(ctx, "hot", "old", 0).Err() == nil })
+	for _, p := range c.procs {
+		p.eventually(func() bool {
+			if v, err := p.client(0).Get(ctx, "hot").Result(); err != nil || v != "old" {
+				t.Fatal(v, err)
+			}
+			return c.copies() == 2
+		})
+	}
+	stopped := c.procs[2] // it has no assigner, and one more has none
+	reader := stopped.client(0)
+	if v := reader.Get(ctx, "hot").Val(); v != "old" {
+		t.Fatal(v)
+	}
+	stopped.signal(syscall.SIGSTOP)
+	var written atomic.Bool
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for first.Set(ctx, "hot", "new", 0).Err() != nil {
+		}
+		written.Store(true)
+	}()
+	readers := []*redis.Client{c.procs[0].client(0), c.procs[1].client(0)}
+	reads := 0
+	for over := false; !over; {
+		select {
+		case <-done:
+			over = true
+		default:
+		}
+		for _, r := range readers {
+			was := written.Load()
+			v, err := r.Get(ctx, "hot").Result()
+			if err != nil || v != "old" && v != "new" || was && v != "new" {
+				t.Fatalf("%q, %v; written: %v", v, err, was)
+			}
+			reads++
+		}
+	}
+	t.Logf("%d reads were answered until the write was", reads)
+	stopped.signal(syscall.SIGCONT)
+	if v, err := reader.Get(ctx, "hot").Result(); err != nil || v != "new" {
+		t.Errorf("who was stopped answers %q, %v", v, err)
+	}
+	c.procs[0].eventually(func() bool { return c.copies() == 2 })
+	_ = stopped.ends(syscall.SIGKILL)
+	c.procs[0].eventually(func() bool {
+		err := first.Set(ctx, "hot", "newest", 0).Err()
+		if err != nil && !strings.HasPrefix(err.Error(), "TRYAGAIN") && !strings.HasPrefix(err.Error(), "UNKNOWN") {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	c.restart(2)
+	c.procs[2].eventually(func() bool {
+		v, err := c.procs[2].client(0).Get(ctx, "hot").Result()
+		if err != nil || v != "newest" {
+			t.Fatal(v, errors.Join(err))
+		}
+		return true
+	})
+	took := time.Now()
+	c.procs[0].eventually(func() bool { return c.copies() == 2 })
+	t.Logf("both replicas are there again %v after the restart", time.Since(took).Round(time.Millisecond))
+}
