@@ -71,6 +71,7 @@ var experiments = map[string]experiment{
 	"linear-hotkey":   {"one key that is written more and more, and that gets more and more of all requests, beside what people use", tableSystems, linearHotkey},
 	"linear-remote":   {"GET and SET over the Redis protocol, beside redis-server", remoteSystems, linearRemote},
 	"linear-traces":   {"reads and writes like those of eight services over PostgreSQL, beside what people use and what papers describe", tableSystems, linearTraces},
+	"linear-replicas": {"one hot key that several nodes serve: how many as it is read more, and what that costs its writes", replicaSystems, linearReplicas},
 	"linear-reshard":  {"reads and writes at three nodes while half a percent of the keys move each second", reshardSystems, linearReshard},
 	"linear-trace":    {"a recorded trace against three nodes at a constant rate, every answer checked", traceSystems, linearTrace},
 	"linear-writes":   {"read latency over PostgreSQL as the share of writes grows, beside what people use and what papers describe", tableSystems, linearWrites},

@@ -232,6 +232,13 @@ func TestLinearCores(t *testing.T) {
 	}
 }
 
+func TestLinearReplicas(t *testing.T) {
+	r := tiny(t, Options{Experiment: "linear-replicas", Systems: replicaSystems})
+	if r.Headline["most_members"] < 2 || r.Headline["write_p99_times_5_replicas"] <= 0 || r.Headline["reads_times_5_replicas"] <= 0 {
+		t.Error("no replica was there, or nothing was measured:", r.Headline)
+	}
+}
+
 func TestLinearReshard(t *testing.T) {
 	r := tiny(t, Options{Experiment: "linear-reshard", Systems: reshardSystems})
 	if r.Headline["move_p99_ms"] <= 0 || r.Headline["freshet-resharding_served_percent"] != 100 {

@@ -43,7 +43,7 @@ var hotSpikes = []struct {
 }
 
 // linearHotkey is figure 12c: one key that is written more and more often, and one that
-// gets more and more of all requests. It has one owner; there are no replicas.
+// gets more and more of all requests. It has one owner; linear-replicas has several.
 func linearHotkey(ctx context.Context, opt Options) (*Report, error) {
 	sizes := opt.tableSizes()
 	perSecond, shares := []float64{0, 20, 80, 200, 400, 800}, []float64{0.01, 0.25, 0.5, 0.75, 1}
@@ -80,7 +80,7 @@ func linearHotkey(ctx context.Context, opt Options) (*Report, error) {
 	r.notes = append(r.notes, fmt.Sprintf("Writes/s: one key, %.0f reads a second besides. Per cent of requests: the hot key's share of %.0f requests a second, of which 5 %% are writes, among %d keys. Values of 230 bytes.", sizes.rate, sizes.rate, hotKeys))
 	r.notes = append(r.notes, t.setting(sizes.loadSizes)...)
 	r.notes = append(r.notes, "Published: P99, P90 and P50 of CLINK's reads of one key rise to the latency of storage, 2 to 2.8 ms, at 80, 200 and 400 writes a second of it (WriteGuards, section 9.4.2 and figure 12c); the rate of reads is not stated. A read that comes while its key is written goes to storage, so what counts is for how much of the time a write is under way: writes take some hundred microseconds here, and some milliseconds there.",
-		"The key has one owner. Replicas, which the paper has for keys that are too hot for one, are not part of this.")
+		"The key has one owner; linear-replicas measures one with several.")
 	r.plots = append(r.plots, levels("P90 of reads of one key that is written, median of the rounds", "latency, µs", first, t.lines(opt.Systems, first)),
 		levels("P90 of reads by the share of one key, 5 % writes", "latency, µs", second, t.lines(opt.Systems, second)))
 	return r, nil

@@ -41,6 +41,8 @@ func serve(args []string) error {
 	f.IntVar(&c.Nodes, "nodes", c.Nodes, "")
 	f.Int64Var(&c.Memory, "memory", c.Memory, "")
 	f.BoolVar(&c.NoSync, "no-sync", c.NoSync, "")
+	f.IntVar(&c.ReplicateAt, "replicate-above", c.ReplicateAt, "")
+	f.IntVar(&c.MaxReplicas, "max-replicas", c.MaxReplicas, "")
 	if err := f.Parse(args); err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func (c *cluster) copies() (sum int) {
 	for _, p := range c.procs {
 		_, page := p.page(0, "/metrics")
 		for _, line := range strings.Split(page, "\n") {
-			if strings.HasPrefix(line, "freshet_keys_copied{") {
+			if strings.HasPrefix(line, "freshet_replica_keys{") {
 				n := 0
 				_, _ = fmt.Sscan(line[strings.LastIndexByte(line, ' ')+1:], &n)
 				sum += n
@@ -32,6 +32,39 @@ func (c *cluster) copies() (sum int) {
 		}
 	}
 	return sum
+}
+
+// readWhileWritten writes a key at the first process and reads it at two meanwhile: the
+// write may take its time, but no read fails, and none is old once it was acknowledged.
+func (c *cluster) readWhileWritten(key, old, fresh string) {
+	c.t.Helper()
+	ctx, writer := c.t.Context(), c.procs[0].client(0)
+	var written atomic.Bool
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for writer.Set(ctx, key, fresh, 0).Err() != nil {
+		}
+		written.Store(true)
+	}()
+	readers := []*redis.Client{c.procs[0].client(0), c.procs[1].client(0)}
+	reads := 0
+	for over := false; !over; {
+		select {
+		case <-done:
+			over = true
+		default:
+		}
+		for _, r := range readers {
+			was := written.Load()
+			v, err := r.Get(ctx, key).Result()
+			if err != nil || v != old && v != fresh || was && v != fresh {
+				c.t.Fatalf("%q, %v; written: %v", v, err, was)
+			}
+			reads++
+		}
+	}
+	c.t.Logf("%d reads were answered until the write was", reads)
 }
 
 // A process that keeps a replica is stopped: a write waits until its lease is over, and
@@ -57,32 +90,7 @@ func TestReplicaStoppedAndKilled(t *testing.T) {
 		t.Fatal(v)
 	}
 	stopped.signal(syscall.SIGSTOP)
-	var written atomic.Bool
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for first.Set(ctx, "hot", "new", 0).Err() != nil {
-		}
-		written.Store(true)
-	}()
-	readers := []*redis.Client{c.procs[0].client(0), c.procs[1].client(0)}
-	reads := 0
-	for over := false; !over; {
-		select {
-		case <-done:
-			over = true
-		default:
-		}
-		for _, r := range readers {
-			was := written.Load()
-			v, err := r.Get(ctx, "hot").Result()
-			if err != nil || v != "old" && v != "new" || was && v != "new" {
-				t.Fatalf("%q, %v; written: %v", v, err, was)
-			}
-			reads++
-		}
-	}
-	t.Logf("%d reads were answered until the write was", reads)
+	c.readWhileWritten("hot", "old", "new")
 	stopped.signal(syscall.SIGCONT)
 	if v, err := reader.Get(ctx, "hot").Result(); err != nil || v != "new" {
 		t.Errorf("who was stopped answers %q, %v", v, err)

@@ -114,7 +114,7 @@ func newMetrics(n *Node) *metrics {
 	count("tracking_evictions_total", "Keys invalidated because too many were remembered.", func() uint64 { return n.track.counts().evicted })
 	count("tracking_dropped_total", "Clients cut off because they did not take an invalidation in time.", func() uint64 { return n.server.Stats().Dropped })
 	gauge("slices_owned", "Slices this node owns.", func() float64 { own, _ := n.cache.Leases(); return float64(own) })
-	gauge("keys_copied", "Keys of other nodes that this node keeps a replica of.", func() float64 { _, copies := n.cache.Leases(); return float64(copies) })
+	gauge("replica_keys", "Keys of other nodes that this node keeps a replica of.", func() float64 { _, copies := n.cache.Leases(); return float64(copies) })
 	gauge("table_version", "Version of the routing table; it grows with every resharding.", func() float64 { return float64(n.shard.Table().Version) })
 	gauge("ready", "Whether the node is ready.", func() float64 {
 		if n.ready() {

@@ -94,12 +94,13 @@ func (a *Assigner) living(now Tick) (out []string) {
 	return out
 }
 
-// split cuts the busiest slice above the threshold: around a key that makes up
-// most of it, else at the middle of its sample.
+// split cuts the busiest slice above the threshold, or with a key that is too much for
+// one node: around such a key, or one that makes up most of it, else at the middle of
+// its sample.
 func (a *Assigner) split(now Tick, most int) {
 	best := -1
 	for i, s := range a.slices {
-		if !s.recalled && s.Node != "" && s.load.Rate >= a.opt.Balance.SplitRate && s.Range != Point(s.Low) &&
+		if !s.recalled && s.Node != "" && (s.load.Rate >= a.opt.Balance.SplitRate || a.tooHot(s)) && s.Range != Point(s.Low) &&
 			len(a.points(s)) > 0 && (best < 0 || s.load.Rate > a.slices[best].load.Rate) {
 			best = i
 		}
@@ -109,10 +110,17 @@ func (a *Assigner) split(now Tick, most int) {
 	}
 }
 
+// tooHot reports whether the key of s that is asked most needs replicas, for which it
+// must be alone.
+func (a *Assigner) tooHot(s slice) bool {
+	one := a.opt.Balance.OneNode
+	return one > 0 && len(s.load.Hot) > 0 && s.load.Hot[0].Rate > one
+}
+
 // points are where a hot slice is to be cut; none if nothing is known.
 func (a *Assigner) points(s slice) []string {
 	if len(s.load.Hot) > 0 {
-		if hot := s.load.Hot[0]; hot.Rate*2 >= s.load.Rate && s.Contains(hot.Key) {
+		if hot := s.load.Hot[0]; (hot.Rate*2 >= s.load.Rate || a.tooHot(s)) && s.Contains(hot.Key) {
 			p := Point(hot.Key)
 			return slices.DeleteFunc([]string{p.Low, p.High}, func(at string) bool { return at <= s.Low || s.High != "" && at >= s.High })
 		}
