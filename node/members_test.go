@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/freshet-cache/freshet/internal/follower"
+	"github.com/freshet-cache/freshet/resp"
 )
 
 // shared are the nodes that keep a copy of a key, and its owner; nil as long as not all
@@ -144,10 +145,55 @@ func TestReplicatedByLoad(t *testing.T) {
 func TestToldOfReplicatedKeys(t *testing.T) {
 	p := start(t, func(c *Config) { c.Nodes = 3 })
 	followed(t, addresses(p), 8, func(rounds func(int64)) {
-		admin := dial(t, p.nodes[0].addr)
-		for i := range 24 {
-			admin.do("FR.REPLICAS", follower.Key(i%8), fmt.Sprint(2-i/8))
-			rounds(60)
+		for i := range 4 {
+			replicate(t, p, follower.Key(i), 2)
+			rounds(5000)
 		}
+		replicate(t, p, follower.Key(0), 1)
+		replicate(t, p, follower.Key(1), 0)
+		rounds(300)
 	})
+}
+
+// A client that tracks what it reads at a node with a copy is told as well: the owner,
+// who tells of writes, knows of it.
+func TestToldBesideACopy(t *testing.T) {
+	p := start(t, func(c *Config) { c.Nodes = 3 })
+	copies, owner := replicate(t, p, "hot", 2)
+	w := dial(t, owner.addr)
+	for round := range 20 {
+		for _, n := range copies {
+			for ok := false; !ok; {
+				dial(t, n.addr).do("get", "hot")
+				e, hit := n.cache.Peek("hot")
+				ok = hit && e.Copy
+			}
+		}
+		var all []*wire
+		for _, n := range copies {
+			c := tracker(t, n.addr)
+			if round%2 == 0 {
+				c.do("get", "hot")
+			} else { // together
+				var three []byte
+				for _, key := range []string{"another", "hot", "hot"} {
+					three = resp.AppendCommand(three, "get", key)
+				}
+				if _, err := c.nc.Write(three); err != nil {
+					t.Fatal(err)
+				}
+				for range 3 {
+					c.reply()
+				}
+			}
+			all = append(all, c)
+		}
+		w.do("set", "hot", fmt.Sprint(round))
+		for i, c := range all {
+			if len(c.told()) == 0 {
+				t.Errorf("round %d: the client of node %s was not told", round, copies[i].id)
+			}
+			c.nc.Close()
+		}
+	}
 }
