@@ -18,7 +18,7 @@ import (
 )
 
 // schemaFormat is the format that this freshet makes and reads.
-const schemaFormat = 2
+const schemaFormat = 3
 
 //go:embed schema.sql
 var schemaSQL string
@@ -26,8 +26,11 @@ var schemaSQL string
 //go:embed strict.sql
 var strictSQL string
 
+//go:embed dotted.sql
+var dottedSQL string
+
 // upgrades lead from each format to the next.
-var upgrades = map[int]string{1: strictSQL}
+var upgrades = map[int]string{1: strictSQL, 2: dottedSQL}
 
 // Migration says what Migrate is to do besides.
 type Migration struct {
@@ -96,7 +99,7 @@ func (m Migration) run(ctx context.Context, tx pgx.Tx, schema string) error {
 		return nil
 	}
 	role := pgx.Identifier{m.Grant}.Sanitize()
-	for _, what := range []string{"USAGE ON SCHEMA %s", "SELECT, INSERT, UPDATE, DELETE ON %s.rows, %[1]s.guards", "SELECT, UPDATE ON %s.meta",
+	for _, what := range []string{"USAGE ON SCHEMA %s", "SELECT, INSERT, UPDATE, DELETE ON %s.rows, %[1]s.guards, %[1]s.lives, %[1]s.journal, %[1]s.dotted", "SELECT, UPDATE ON %s.meta",
 		"USAGE ON SEQUENCE %s.version", "EXECUTE ON ALL FUNCTIONS IN SCHEMA %s"} {
 		if _, err := tx.Exec(ctx, "GRANT "+fmt.Sprintf(what, schema)+" TO "+role); err != nil {
 			return err

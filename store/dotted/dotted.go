@@ -1,0 +1,82 @@
+// Package dotted holds the words that causal and its stores share: rows that know
+// which write left them, and a journal of writes by the dots that name them. It
+// contains no behaviour and no interface: causal declares the methods it needs, and
+// the packages beside this one implement them.
+//
+// A row keeps the write with the largest stamp, in whichever order writes come. The
+// journal keeps every write from the instant it is committed until its origin lets it
+// go, for rows are overwritten and only the journal can give back a dot. A write and
+// its entry are one commit:
+//
+//	Persist(w) returns nil when w's entry is in the journal and every row that w wins
+//	by its stamp has its value, both durable. Of a write that was committed before, or
+//	whose origin has let it go since, it returns nil and changes nothing.
+//
+// An origin is one life of a server. It begins once, and can be fenced:
+//
+//	Once Fence(origin) has returned nil, no Persist of that origin takes effect any
+//	more, those in flight included.
+//
+//	Once Forget(origin, n) has returned nil, none of a dot up to n does either.
+//
+// An error that is neither ErrFenced nor one of package store's definite ones means
+// that the outcome is unknown: say it again, it is the same write.
+package dotted
+
+import "errors"
+
+// Dot names a write for ever: the life that took it, and its number there, from 1 on.
+// The zero Dot is no write of a cache's.
+type Dot struct {
+	Origin uint32
+	N      uint64
+}
+
+// Stamp orders all writes. The larger one wins a key.
+type Stamp struct {
+	Time   uint64
+	Origin uint32
+}
+
+// Less reports whether s comes before o.
+func (s Stamp) Less(o Stamp) bool {
+	return s.Time < o.Time || s.Time == o.Time && s.Origin < o.Origin
+}
+
+// Mutation sets a key, or deletes it.
+type Mutation struct {
+	Key    string
+	Value  []byte // the store keeps no reference to it after Persist returned
+	Delete bool
+}
+
+// Write is what is committed at once.
+type Write struct {
+	Dot   Dot
+	Stamp Stamp
+	Muts  []Mutation // of different keys; none for a number that came to nothing
+	Body  []byte     // what the journal gives back
+}
+
+// Row is what a store knows of one key at one instant. A deleted key has a stamp for
+// as long as the store remembers it; a key of which it knows nothing has none.
+type Row struct {
+	Exists bool
+	Value  []byte // never modified after it was returned
+	Stamp  Stamp
+	Dot    Dot // of the write that left the row so; zero if it was written past every cache
+}
+
+// Entry is a write in the journal.
+type Entry struct {
+	N    uint64
+	Body []byte
+}
+
+var (
+	// ErrFenced means that nothing was changed and nothing will be: the origin was
+	// fenced, or never began.
+	ErrFenced = errors.New("store: fenced: this life of the server is over; begin another")
+	// ErrBegun means that the origin began before: its number is used up.
+	ErrBegun = errors.New("store: this origin began before; an origin is used once")
+)

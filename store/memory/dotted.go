@@ -1,0 +1,206 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/freshet-cache/freshet/store"
+	"github.com/freshet-cache/freshet/store/dotted"
+)
+
+// The calls of a Dotted that a hook sees.
+const (
+	OpPersist Op = "persist"
+	OpFetch   Op = "fetch"
+	OpForget  Op = "forget"
+)
+
+// Dotted is a store of causal rows in memory, as package dotted speaks of them. It is
+// safe for concurrent use.
+type Dotted struct {
+	opt Options
+
+	mu      sync.Mutex
+	rows    map[string]dotted.Row
+	journal map[dotted.Dot][]byte
+	lives   map[uint32]*life
+	closed  bool
+}
+
+// life is what is known of an origin.
+type life struct {
+	settled uint64 // let go up to here
+	fenced  bool
+}
+
+// NewDotted returns an empty store. Of the options the clock does not matter.
+func NewDotted(opt Options) *Dotted {
+	hook := func(context.Context, Call) error { return nil }
+	if opt.Before == nil {
+		opt.Before = hook
+	}
+	if opt.After == nil {
+		opt.After = hook
+	}
+	return &Dotted{opt: opt, rows: map[string]dotted.Row{}, journal: map[dotted.Dot][]byte{}, lives: map[uint32]*life{}}
+}
+
+// call runs what a call does between its hooks.
+func (s *Dotted) call(ctx context.Context, c Call, do func() error) error {
+	if err := s.opt.Before(ctx, c); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	err := error(nil)
+	if s.closed {
+		err = store.ErrClosed
+	} else {
+		err = do()
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return s.opt.After(ctx, c)
+}
+
+// Load returns the rows of keys, all as of one instant.
+func (s *Dotted) Load(ctx context.Context, keys ...string) (rows []dotted.Row, err error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	err = s.call(ctx, Call{OpLoad, keys[0]}, func() error {
+		for _, k := range keys {
+			rows = append(rows, s.rows[k])
+		}
+		return nil
+	})
+	return rows, err
+}
+
+// Begin makes an origin that may persist.
+func (s *Dotted) Begin(ctx context.Context, origin uint32) error {
+	return s.call(ctx, Call{OpPersist, ""}, func() error {
+		if s.lives[origin] != nil {
+			return dotted.ErrBegun
+		}
+		s.lives[origin] = &life{}
+		return nil
+	})
+}
+
+// Persist commits a write.
+func (s *Dotted) Persist(ctx context.Context, w dotted.Write) error {
+	key := ""
+	for _, m := range w.Muts {
+		if key = m.Key; m.Key == "" {
+			return fmt.Errorf("%w: a key of 0 bytes", store.ErrTooLarge)
+		}
+	}
+	return s.call(ctx, Call{OpPersist, key}, func() error {
+		l := s.lives[w.Dot.Origin]
+		switch {
+		case l == nil || l.fenced:
+			return dotted.ErrFenced
+		case w.Dot.N <= l.settled || s.journal[w.Dot] != nil:
+			return nil
+		}
+		s.journal[w.Dot] = append([]byte{}, w.Body...)
+		for _, m := range w.Muts {
+			if !s.rows[m.Key].Stamp.Less(w.Stamp) {
+				continue
+			}
+			row := dotted.Row{Exists: !m.Delete, Stamp: w.Stamp, Dot: w.Dot}
+			if row.Exists {
+				row.Value = append([]byte{}, m.Value...)
+			}
+			s.rows[m.Key] = row
+		}
+		return nil
+	})
+}
+
+// Fetch returns what the journal has of the dots, in their order.
+func (s *Dotted) Fetch(ctx context.Context, dots []dotted.Dot) (bodies [][]byte, err error) {
+	err = s.call(ctx, Call{OpFetch, ""}, func() error {
+		for _, d := range dots {
+			if b, ok := s.journal[d]; ok {
+				bodies = append(bodies, b)
+			}
+		}
+		return nil
+	})
+	return bodies, err
+}
+
+// Journal returns up to limit entries of an origin behind the number after, in order,
+// and up to which number the origin has let go. It is ErrFenced if it never began.
+func (s *Dotted) Journal(ctx context.Context, origin uint32, after uint64, limit int) (entries []dotted.Entry, settled uint64, err error) {
+	err = s.call(ctx, Call{OpFetch, ""}, func() error {
+		l := s.lives[origin]
+		if l == nil {
+			return dotted.ErrFenced
+		}
+		settled = l.settled
+		for d, b := range s.journal {
+			if d.Origin == origin && d.N > after {
+				entries = append(entries, dotted.Entry{N: d.N, Body: b})
+			}
+		}
+		slices.SortFunc(entries, func(a, b dotted.Entry) int { return cmp.Compare(a.N, b.N) })
+		entries = entries[:min(limit, len(entries))]
+		return nil
+	})
+	return entries, settled, err
+}
+
+// Forget lets the journal drop an origin's writes up to a number.
+func (s *Dotted) Forget(ctx context.Context, origin uint32, upto uint64) error {
+	return s.call(ctx, Call{OpForget, ""}, func() error {
+		l := s.lives[origin]
+		if l == nil {
+			return dotted.ErrFenced
+		}
+		l.settled = max(l.settled, upto)
+		maps.DeleteFunc(s.journal, func(d dotted.Dot, _ []byte) bool { return d.Origin == origin && d.N <= upto })
+		return nil
+	})
+}
+
+// Bury forgets deleted keys whose stamps have a smaller time.
+func (s *Dotted) Bury(ctx context.Context, before uint64) error {
+	return s.call(ctx, Call{OpForget, ""}, func() error {
+		maps.DeleteFunc(s.rows, func(_ string, r dotted.Row) bool { return !r.Exists && r.Stamp.Time < before })
+		return nil
+	})
+}
+
+// Fence ends an origin, also one that has not begun.
+func (s *Dotted) Fence(ctx context.Context, origin uint32) error {
+	return s.call(ctx, Call{OpForget, ""}, func() error {
+		if s.lives[origin] == nil {
+			s.lives[origin] = &life{}
+		}
+		s.lives[origin].fenced = true
+		return nil
+	})
+}
+
+// Outside writes a row as who knows nothing of caches does, without a dot.
+func (s *Dotted) Outside(key string, value []byte, time uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rows[key] = dotted.Row{Exists: true, Value: value, Stamp: dotted.Stamp{Time: time}}
+}
+
+// Close ends the store; later calls fail.
+func (s *Dotted) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return nil
+}

@@ -1,0 +1,401 @@
+package pebble
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/freshet-cache/freshet/store"
+	"github.com/freshet-cache/freshet/store/dotted"
+)
+
+// Dotted is the causal rows of one space in a Store, as package dotted speaks of them.
+// It is safe for concurrent use, and closed with the Store.
+type Dotted struct {
+	s       *Store
+	prefix  []byte
+	stripes [stripes]sync.RWMutex // a key is written behind its stripe until it is durable, and read behind it
+
+	mu    sync.Mutex // guards lives
+	lives map[uint32]*life
+}
+
+// life is what is known of an origin. Persists hold it for reading.
+type life struct {
+	mu      sync.RWMutex
+	begun   bool
+	fenced  bool
+	settled uint64
+}
+
+// Dotted returns the space of a name, which is made with its first row.
+func (s *Store) Dotted(space string) (*Dotted, error) {
+	if space == "" || len(space) > 255 {
+		return nil, fmt.Errorf("pebble: a space has a name of 1 to 255 bytes, not %d", len(space))
+	}
+	return &Dotted{s: s, prefix: append([]byte{'c', byte(len(space))}, space...), lives: map[uint32]*life{}}, nil
+}
+
+// Keys of a space: rows, tombstones by time, the journal, and origins.
+func (d *Dotted) key(kind byte) []byte {
+	return append(slices.Clip(d.prefix), kind)
+}
+
+func (d *Dotted) rowKey(key string) []byte { return append(d.key('r'), key...) }
+
+func (d *Dotted) graveKey(time uint64, key string) []byte {
+	return append(binary.BigEndian.AppendUint64(d.key('g'), time), key...)
+}
+
+func (d *Dotted) entryKey(o uint32, n uint64) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(d.key('j'), o), n)
+}
+
+func (d *Dotted) lifeKey(o uint32) []byte { return binary.BigEndian.AppendUint32(d.key('o'), o) }
+
+// The encoding of a row: a version byte, whether it exists, its stamp, its dot, its
+// value. That of an origin: a version byte, whether it is fenced, what it has let go.
+const (
+	dottedEncoding = 1
+	dottedHeader   = 1 + 1 + 8 + 4 + 4 + 8
+	lifeBytes      = 1 + 1 + 8
+)
+
+func appendDotted(b []byte, r dotted.Row) []byte {
+	flag := byte(0)
+	if r.Exists {
+		flag = 1
+	}
+	b = binary.BigEndian.AppendUint64(append(b, dottedEncoding, flag), r.Stamp.Time)
+	b = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, r.Stamp.Origin), r.Dot.Origin)
+	return append(binary.BigEndian.AppendUint64(b, r.Dot.N), r.Value...)
+}
+
+// decodeDotted reads a row, whose value is a copy.
+func decodeDotted(b []byte) (r dotted.Row, err error) {
+	if len(b) < dottedHeader || b[0] != dottedEncoding || b[1] > 1 || b[1] == 0 && len(b) > dottedHeader {
+		return r, errors.New("pebble: the row is damaged or of a newer version of freshet; restore it, or overwrite the key")
+	}
+	r.Exists, r.Stamp.Time = b[1] == 1, binary.BigEndian.Uint64(b[2:])
+	r.Stamp.Origin, r.Dot.Origin, r.Dot.N = binary.BigEndian.Uint32(b[10:]), binary.BigEndian.Uint32(b[14:]), binary.BigEndian.Uint64(b[18:])
+	if r.Exists {
+		r.Value = append([]byte{}, b[dottedHeader:]...)
+	}
+	return r, nil
+}
+
+// read looks a key of the database up; nil if it is not there.
+func (d *Dotted) read(key []byte) ([]byte, error) {
+	b, closer, err := d.s.db.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pebble: reading: %w", err)
+	}
+	b = append([]byte{}, b...)
+	return b, closer.Close()
+}
+
+func (d *Dotted) row(key string) (dotted.Row, error) {
+	b, err := d.read(d.rowKey(key))
+	if b == nil || err != nil {
+		return dotted.Row{}, err
+	}
+	r, err := decodeDotted(b)
+	if err != nil {
+		err = fmt.Errorf("%w (key %q)", err, key)
+	}
+	return r, err
+}
+
+// lock takes the stripes of keys in order, each once, with take, and returns what gives
+// them back.
+func (d *Dotted) lock(keys []string, take, leave func(*sync.RWMutex)) func() {
+	at := make([]int, len(keys))
+	for i, k := range keys {
+		at[i] = d.s.stripe(k)
+	}
+	slices.Sort(at)
+	at = slices.Compact(at)
+	for _, i := range at {
+		take(&d.stripes[i])
+	}
+	return func() {
+		for _, i := range at {
+			leave(&d.stripes[i])
+		}
+	}
+}
+
+// Load returns the rows of keys, all as of one instant. What it returns is durable.
+func (d *Dotted) Load(_ context.Context, keys ...string) ([]dotted.Row, error) {
+	if err := d.s.begin(); err != nil {
+		return nil, err
+	}
+	defer d.s.life.RUnlock()
+	defer d.lock(keys, (*sync.RWMutex).RLock, (*sync.RWMutex).RUnlock)()
+	rows := make([]dotted.Row, len(keys))
+	for i, k := range keys {
+		var err error
+		if rows[i], err = d.row(k); err != nil {
+			return nil, err
+		}
+	}
+	return rows, nil
+}
+
+// origin returns what is known of an origin.
+func (d *Dotted) origin(o uint32) (*life, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if l := d.lives[o]; l != nil {
+		return l, nil
+	}
+	b, err := d.read(d.lifeKey(o))
+	l := &life{}
+	switch {
+	case err != nil:
+		return nil, err
+	case b != nil && (len(b) != lifeBytes || b[0] != dottedEncoding || b[1] > 1):
+		return nil, fmt.Errorf("%w: what is known of origin %d cannot be read", ErrDamaged, o)
+	case b != nil:
+		l.begun, l.fenced, l.settled = true, b[1] == 1, binary.BigEndian.Uint64(b[2:])
+	}
+	d.lives[o] = l
+	return l, nil
+}
+
+func (l *life) append(b []byte) []byte {
+	flag := byte(0)
+	if l.fenced {
+		flag = 1
+	}
+	return binary.BigEndian.AppendUint64(append(b, dottedEncoding, flag), l.settled)
+}
+
+// change lets a call change what is known of an origin, when no Persist of it is under
+// way. If not durable, a crash may undo it.
+func (d *Dotted) change(o uint32, durable bool, do func(l *life, batch *pebble.Batch) error) error {
+	if err := d.s.begin(); err != nil {
+		return err
+	}
+	defer d.s.life.RUnlock()
+	l, err := d.origin(o)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	was := life{begun: l.begun, fenced: l.fenced, settled: l.settled}
+	batch := d.s.db.NewBatch()
+	defer batch.Close()
+	if err = do(l, batch); err == nil {
+		err = batch.Set(d.lifeKey(o), l.append(nil), nil)
+	}
+	switch {
+	case err != nil:
+	case durable:
+		err = d.s.apply(batch)
+	default:
+		err = d.s.db.Apply(batch, pebble.NoSync)
+	}
+	if err != nil {
+		l.begun, l.fenced, l.settled = was.begun, was.fenced, was.settled
+	}
+	return err
+}
+
+// Begin makes an origin that may persist.
+func (d *Dotted) Begin(_ context.Context, o uint32) error {
+	return d.change(o, true, func(l *life, _ *pebble.Batch) error {
+		if l.begun {
+			return dotted.ErrBegun
+		}
+		l.begun = true
+		return nil
+	})
+}
+
+// Fence ends an origin, also one that has not begun.
+func (d *Dotted) Fence(_ context.Context, o uint32) error {
+	return d.change(o, true, func(l *life, _ *pebble.Batch) error {
+		l.begun, l.fenced = true, true
+		return nil
+	})
+}
+
+// Forget lets the journal drop an origin's writes up to a number. A crash may undo it:
+// it is said again, or the origin is over.
+func (d *Dotted) Forget(_ context.Context, o uint32, upto uint64) error {
+	return d.change(o, false, func(l *life, batch *pebble.Batch) error {
+		if !l.begun {
+			return dotted.ErrFenced
+		}
+		for n := l.settled + 1; n <= upto; n++ {
+			if err := batch.Delete(d.entryKey(o, n), nil); err != nil {
+				return err
+			}
+		}
+		l.settled = max(l.settled, upto)
+		return nil
+	})
+}
+
+// Persist commits a write, and returns when it is durable.
+func (d *Dotted) Persist(_ context.Context, w dotted.Write) error {
+	if err := d.s.begin(); err != nil {
+		return err
+	}
+	defer d.s.life.RUnlock()
+	muts := make([]store.Mutation, len(w.Muts), len(w.Muts)+1)
+	keys := make([]string, len(w.Muts))
+	for i, m := range w.Muts {
+		muts[i], keys[i] = store.Mutation{Key: m.Key, Value: m.Value}, m.Key
+	}
+	if len(muts) > 0 {
+		if err := d.s.admissible(muts); err != nil {
+			return err
+		}
+	}
+	l, err := d.origin(w.Dot.Origin)
+	if err != nil {
+		return err
+	}
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	switch {
+	case !l.begun || l.fenced:
+		return dotted.ErrFenced
+	case w.Dot.N <= l.settled:
+		return nil
+	}
+	defer d.lock(keys, (*sync.RWMutex).Lock, (*sync.RWMutex).Unlock)()
+	entry := d.entryKey(w.Dot.Origin, w.Dot.N)
+	if b, err := d.read(entry); b != nil || err != nil {
+		return err
+	}
+	batch := d.s.db.NewBatch()
+	defer batch.Close()
+	if err := batch.Set(entry, w.Body, nil); err != nil {
+		return err
+	}
+	for _, m := range w.Muts {
+		if err := d.merge(batch, w, m); err != nil {
+			return err
+		}
+	}
+	return d.s.apply(batch)
+}
+
+// merge puts what a write leaves under a key into a batch, if it wins.
+func (d *Dotted) merge(batch *pebble.Batch, w dotted.Write, m dotted.Mutation) error {
+	old, err := d.row(m.Key)
+	if err != nil || !old.Stamp.Less(w.Stamp) {
+		return err
+	}
+	r := dotted.Row{Exists: !m.Delete, Stamp: w.Stamp, Dot: w.Dot}
+	if r.Exists {
+		r.Value = m.Value
+	} else if err := batch.Set(d.graveKey(w.Stamp.Time, m.Key), nil, nil); err != nil {
+		return err
+	}
+	return batch.Set(d.rowKey(m.Key), appendDotted(nil, r), nil)
+}
+
+// Fetch returns what the journal has of the dots, in their order.
+func (d *Dotted) Fetch(_ context.Context, dots []dotted.Dot) (bodies [][]byte, err error) {
+	if err := d.s.begin(); err != nil {
+		return nil, err
+	}
+	defer d.s.life.RUnlock()
+	for _, dot := range dots {
+		b, err := d.read(d.entryKey(dot.Origin, dot.N))
+		if err != nil {
+			return nil, err
+		}
+		if b != nil {
+			bodies = append(bodies, b)
+		}
+	}
+	return bodies, nil
+}
+
+// Journal returns up to limit entries of an origin behind the number after, in order,
+// and up to which number the origin has let go. It is ErrFenced if it never began.
+func (d *Dotted) Journal(_ context.Context, o uint32, after uint64, limit int) (entries []dotted.Entry, settled uint64, err error) {
+	if err := d.s.begin(); err != nil {
+		return nil, 0, err
+	}
+	defer d.s.life.RUnlock()
+	l, err := d.origin(o)
+	if err != nil {
+		return nil, 0, err
+	}
+	l.mu.Lock() // what is under way is there, or will be behind what follows
+	defer l.mu.Unlock()
+	if !l.begun {
+		return nil, 0, dotted.ErrFenced
+	}
+	low := d.entryKey(o, cmp.Or(after, l.settled)+1)
+	it, err := d.s.db.NewIter(&pebble.IterOptions{LowerBound: low, UpperBound: append(d.entryKey(o, math.MaxUint64), 0)})
+	if err != nil {
+		return nil, 0, err
+	}
+	for ok := it.First(); ok && len(entries) < limit; ok = it.Next() {
+		k := it.Key()
+		entries = append(entries, dotted.Entry{N: binary.BigEndian.Uint64(k[len(k)-8:]), Body: append([]byte{}, it.Value()...)})
+	}
+	return entries, l.settled, errors.Join(it.Error(), it.Close())
+}
+
+// Bury forgets deleted keys whose stamps have a smaller time. A crash may undo it.
+func (d *Dotted) Bury(ctx context.Context, before uint64) error {
+	if err := d.s.begin(); err != nil {
+		return err
+	}
+	defer d.s.life.RUnlock()
+	it, err := d.s.db.NewIter(&pebble.IterOptions{LowerBound: d.key('g'), UpperBound: d.graveKey(before, "")})
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	head := len(d.prefix) + 1 + 8
+	for ok := it.First(); ok && ctx.Err() == nil; ok = it.Next() {
+		grave := append([]byte{}, it.Key()...)
+		if len(grave) < head {
+			return fmt.Errorf("%w: the index of deleted keys has one of %d bytes", ErrDamaged, len(grave))
+		}
+		if err := d.bury(string(grave[head:]), before, grave); err != nil {
+			return err
+		}
+	}
+	return errors.Join(it.Error(), context.Cause(ctx))
+}
+
+// bury removes a row if it is a tombstone yet.
+func (d *Dotted) bury(key string, before uint64, grave []byte) error {
+	defer d.lock([]string{key}, (*sync.RWMutex).Lock, (*sync.RWMutex).Unlock)()
+	r, err := d.row(key)
+	if err != nil {
+		return err
+	}
+	batch := d.s.db.NewBatch()
+	defer batch.Close()
+	if err := batch.Delete(grave, nil); err != nil {
+		return err
+	}
+	if !r.Exists && r.Stamp.Time < before {
+		if err := batch.Delete(d.rowKey(key), nil); err != nil {
+			return err
+		}
+	}
+	return d.s.db.Apply(batch, pebble.NoSync)
+}

@@ -1,0 +1,76 @@
+package pebble
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/freshet-cache/freshet/store/dotted"
+	"github.com/freshet-cache/freshet/store/storetest"
+)
+
+// closing closes its store with itself.
+type closing struct {
+	*Dotted
+	s *Store
+}
+
+func (c closing) Close() error { return c.s.Close() }
+
+func openDotted(t *testing.T, dir, space string) closing {
+	t.Helper()
+	s := open(t, dir, Options{})
+	d, err := s.Dotted(space)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return closing{d, s}
+}
+
+func TestDotted(t *testing.T) {
+	storetest.RunDotted(t, func(t *testing.T) storetest.Dotted { return openDotted(t, t.TempDir(), "feeds") })
+}
+
+// What was acknowledged is there when the store is opened again; spaces, and rows of
+// linear, know nothing of each other.
+func TestDottedIsDurable(t *testing.T) {
+	dir, ctx := t.TempDir(), t.Context()
+	c := openDotted(t, dir, "feeds")
+	del := dotted.Write{Dot: dotted.Dot{Origin: 3, N: 3}, Stamp: dotted.Stamp{Time: 9, Origin: 3}, Muts: []dotted.Mutation{{Key: "gone", Delete: true}}, Body: []byte("c")}
+	err := errors.Join(c.Begin(ctx, 3), c.Fence(ctx, 4),
+		c.Persist(ctx, dotted.Write{Dot: dotted.Dot{Origin: 3, N: 1}, Stamp: dotted.Stamp{Time: 7, Origin: 3}, Muts: []dotted.Mutation{{Key: "k", Value: []byte("v")}}, Body: []byte("a")}),
+		c.Persist(ctx, dotted.Write{Dot: dotted.Dot{Origin: 3, N: 2}, Stamp: dotted.Stamp{Time: 8, Origin: 3}, Body: []byte("b")}),
+		c.Forget(ctx, 3, 1), c.Persist(ctx, del), c.Close())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c = openDotted(t, dir, "feeds")
+	rows, err := c.Load(ctx, "k", "gone", "never")
+	if err != nil || string(rows[0].Value) != "v" || rows[0].Dot.N != 1 || rows[1].Exists || rows[1].Stamp != del.Stamp || rows[2].Stamp != (dotted.Stamp{}) {
+		t.Errorf("%+v, %v", rows, err)
+	}
+	entries, settled, err := c.Journal(ctx, 3, 0, 10)
+	if err != nil || settled != 1 || len(entries) != 2 || string(entries[1].Body) != "c" {
+		t.Errorf("%+v up to %d, %v", entries, settled, err)
+	}
+	for _, o := range []uint32{3, 4} {
+		if err := c.Begin(ctx, o); !errors.Is(err, dotted.ErrBegun) {
+			t.Errorf("origin %d begins again: %v", o, err)
+		}
+	}
+	if err := c.Persist(ctx, dotted.Write{Dot: dotted.Dot{Origin: 4, N: 1}}); !errors.Is(err, dotted.ErrFenced) {
+		t.Errorf("the fence is gone: %v", err)
+	}
+	other, err := c.s.Dotted("feed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rows, err := other.Load(ctx, "k"); err != nil || rows[0].Exists {
+		t.Errorf("another space has %+v, %v", rows, err)
+	}
+	if n, err := c.s.Count(ctx); err != nil || n != 0 {
+		t.Errorf("linear has %d keys, %v", n, err)
+	}
+	if _, err := c.s.Dotted(""); err == nil {
+		t.Error("a space has no name")
+	}
+}

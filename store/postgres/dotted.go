@@ -1,0 +1,217 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/freshet-cache/freshet/store"
+	"github.com/freshet-cache/freshet/store/dotted"
+)
+
+// Dotted is the causal rows of one space in a schema, as package dotted speaks of them.
+// It is safe for concurrent use, by any number of processes, and closed with the Store.
+//
+// A row and its entry in the journal are written by one statement. What the fence rests
+// on is an advisory lock for each origin: Persist holds it shared, from before it looks
+// whether the origin may write up to its commit, and Fence and Forget hold it alone.
+type Dotted struct {
+	s     *Store
+	space string
+	sql   dottedStatements
+}
+
+type dottedStatements struct{ load, persist, fetch, journal, begin, fence, forget, bury string }
+
+// Dotted returns the space of a name, which is made with its first row.
+func (s *Store) Dotted(space string) (*Dotted, error) {
+	if space == "" || len(space) > 255 || strings.ContainsRune(space, 0) {
+		return nil, fmt.Errorf("postgres: a space has a name of 1 to 255 bytes without zeros, not %q", space)
+	}
+	fill := func(text string) string { return strings.ReplaceAll(text, "{{schema}}", s.schema) }
+	return &Dotted{s: s, space: space, sql: dottedStatements{
+		load: fill(`SELECT r.key IS NOT NULL, r.value, coalesce(r.time, 0), coalesce(r.stamper, 0), coalesce(r.origin, 0), coalesce(r.n, 0)
+			FROM unnest($2::bytea[]) WITH ORDINALITY k(key, i) LEFT JOIN {{schema}}.dotted r ON r.space = $1 AND r.key = k.key ORDER BY k.i`),
+		persist: fill(`SELECT {{schema}}.persist($1, $2, $3, $4, $5, $6, $7, $8, $9)`),
+		fetch: fill(`SELECT j.body FROM unnest($2::bigint[], $3::bigint[]) WITH ORDINALITY d(origin, n, i)
+			JOIN {{schema}}.journal j ON j.space = $1 AND j.origin = d.origin AND j.n = d.n ORDER BY d.i`),
+		journal: fill(`SELECT l.settled, j.n, j.body FROM {{schema}}.lives l LEFT JOIN LATERAL
+			(SELECT n, body FROM {{schema}}.journal WHERE space = $1 AND origin = $2 AND n > $3 ORDER BY n LIMIT $4) j ON true
+			WHERE l.space = $1 AND l.origin = $2 ORDER BY j.n`),
+		begin:  fill(`INSERT INTO {{schema}}.lives VALUES ($1, $2, false, 0) ON CONFLICT DO NOTHING`),
+		fence:  fill(`SELECT {{schema}}.fence($1, $2, $3)`),
+		forget: fill(`SELECT {{schema}}.let_go($1, $2, $3, $4)`),
+		bury: fill(`WITH old AS (DELETE FROM {{schema}}.dotted WHERE space = $1 AND key IN
+			(SELECT key FROM {{schema}}.dotted WHERE space = $1 AND value IS NULL AND time < $2 LIMIT $3 FOR UPDATE SKIP LOCKED)
+			RETURNING key) SELECT count(*) FROM old`),
+	}}, nil
+}
+
+// lock is the advisory lock of an origin. Others that are taken for the same only wait
+// for each other.
+func (d *Dotted) lock(origin uint32) int64 {
+	h := fnv.New64a()
+	_, _ = h.Write(binary.BigEndian.AppendUint32([]byte("freshet "+d.s.schema+" "+d.space+" "), origin))
+	return int64(h.Sum64())
+}
+
+// Load returns the rows of keys, all as of one instant.
+func (d *Dotted) Load(ctx context.Context, keys ...string) ([]dotted.Row, error) {
+	if d.s.closed.Load() {
+		return nil, store.ErrClosed
+	}
+	names := make([][]byte, len(keys))
+	for i, k := range keys {
+		names[i] = []byte(k)
+	}
+	found, err := d.s.pool.Query(ctx, d.sql.load, d.space, names)
+	if err != nil {
+		return nil, d.s.failed("reading causal rows", err)
+	}
+	rows, err := pgx.CollectRows(found, func(r pgx.CollectableRow) (row dotted.Row, err error) {
+		var there bool
+		var time, stamper, origin, n int64
+		err = r.Scan(&there, &row.Value, &time, &stamper, &origin, &n)
+		row.Exists = there && row.Value != nil
+		row.Stamp = dotted.Stamp{Time: uint64(time), Origin: uint32(stamper)}
+		row.Dot = dotted.Dot{Origin: uint32(origin), N: uint64(n)}
+		return row, err
+	})
+	if err != nil {
+		return nil, d.s.failed("reading causal rows", err)
+	}
+	return rows, nil
+}
+
+// Begin makes an origin that may persist.
+func (d *Dotted) Begin(ctx context.Context, origin uint32) error {
+	done, err := d.s.pool.Exec(ctx, d.sql.begin, d.space, int64(origin))
+	switch {
+	case err != nil:
+		return d.s.failed("beginning an origin", err)
+	case done.RowsAffected() == 0:
+		return dotted.ErrBegun
+	}
+	return nil
+}
+
+// Persist commits a write.
+func (d *Dotted) Persist(ctx context.Context, w dotted.Write) error {
+	muts := slices.Clone(w.Muts)
+	slices.SortFunc(muts, func(a, b dotted.Mutation) int { return cmp.Compare(a.Key, b.Key) })
+	keys, values := make([][]byte, len(muts)), make([][]byte, len(muts))
+	for i := range muts {
+		m := store.Mutation{Key: muts[i].Key, Value: muts[i].Value, Delete: muts[i].Delete}
+		if err := d.s.admissible([]store.Mutation{m}); err != nil {
+			return err
+		}
+		keys[i], values[i] = []byte(m.Key), value(&m)
+	}
+	body := w.Body
+	if body == nil {
+		body = []byte{}
+	}
+	conn, err := d.s.pool.Acquire(ctx)
+	if err != nil { // nothing was sent
+		return d.s.unreached(err)
+	}
+	defer conn.Release()
+	var status int
+	err = conn.QueryRow(ctx, d.sql.persist, d.space, d.lock(w.Dot.Origin), int64(w.Dot.Origin), int64(w.Dot.N),
+		int64(w.Stamp.Time), int64(w.Stamp.Origin), body, keys, values).Scan(&status)
+	switch {
+	case err != nil:
+		return d.s.failed("persisting a causal write", err)
+	case status != 0:
+		return dotted.ErrFenced
+	}
+	return nil
+}
+
+// Fetch returns what the journal has of the dots, in their order.
+func (d *Dotted) Fetch(ctx context.Context, dots []dotted.Dot) ([][]byte, error) {
+	origins, numbers := make([]int64, len(dots)), make([]int64, len(dots))
+	for i, dot := range dots {
+		origins[i], numbers[i] = int64(dot.Origin), int64(dot.N)
+	}
+	found, err := d.s.pool.Query(ctx, d.sql.fetch, d.space, origins, numbers)
+	if err != nil {
+		return nil, d.s.failed("reading the journal", err)
+	}
+	bodies, err := pgx.CollectRows(found, pgx.RowTo[[]byte])
+	if err != nil {
+		return nil, d.s.failed("reading the journal", err)
+	}
+	return bodies, nil
+}
+
+// Journal returns up to limit entries of an origin behind the number after, in order,
+// and up to which number the origin has let go. It is ErrFenced if it never began.
+func (d *Dotted) Journal(ctx context.Context, origin uint32, after uint64, limit int) (entries []dotted.Entry, settled uint64, err error) {
+	found, err := d.s.pool.Query(ctx, d.sql.journal, d.space, int64(origin), int64(after), limit)
+	if err != nil {
+		return nil, 0, d.s.failed("reading the journal", err)
+	}
+	defer found.Close()
+	begun := false
+	for found.Next() {
+		var upto int64
+		var n pgtype.Int8
+		var body []byte
+		if err := found.Scan(&upto, &n, &body); err != nil {
+			return nil, 0, d.s.failed("reading the journal", err)
+		}
+		begun, settled = true, uint64(upto)
+		if n.Valid {
+			entries = append(entries, dotted.Entry{N: uint64(n.Int64), Body: body})
+		}
+	}
+	switch err := found.Err(); {
+	case err != nil:
+		return nil, 0, d.s.failed("reading the journal", err)
+	case !begun:
+		return nil, 0, dotted.ErrFenced
+	}
+	return entries, settled, nil
+}
+
+// Forget lets the journal drop an origin's writes up to a number.
+func (d *Dotted) Forget(ctx context.Context, origin uint32, upto uint64) error {
+	var begun bool
+	err := d.s.guards.QueryRow(ctx, d.sql.forget, d.space, d.lock(origin), int64(origin), int64(upto)).Scan(&begun)
+	switch {
+	case err != nil:
+		return d.s.failed("letting go of the journal", err)
+	case !begun:
+		return dotted.ErrFenced
+	}
+	return nil
+}
+
+// Bury forgets deleted keys whose stamps have a smaller time. A row that somebody is
+// writing just then is left to the next time.
+func (d *Dotted) Bury(ctx context.Context, before uint64) error {
+	for buried := sweepRows; buried == sweepRows; {
+		err := d.s.pool.QueryRow(ctx, d.sql.bury, d.space, int64(before), sweepRows).Scan(&buried)
+		if err != nil {
+			return d.s.failed("forgetting deleted keys", err)
+		}
+	}
+	return nil
+}
+
+// Fence ends an origin, also one that has not begun. It waits for the writes of the
+// origin that are under way, for as long as those may take.
+func (d *Dotted) Fence(ctx context.Context, origin uint32) error {
+	if _, err := d.s.guards.Exec(ctx, d.sql.fence, d.space, d.lock(origin), int64(origin)); err != nil {
+		return d.s.failed("fencing an origin", err)
+	}
+	return nil
+}

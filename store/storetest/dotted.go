@@ -1,0 +1,344 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/freshet-cache/freshet/store"
+	"github.com/freshet-cache/freshet/store/dotted"
+)
+
+// Dotted is what a store of causal rows must have to be tested.
+type Dotted interface {
+	Load(ctx context.Context, keys ...string) ([]dotted.Row, error)
+	Begin(ctx context.Context, origin uint32) error
+	Persist(ctx context.Context, w dotted.Write) error
+	Fetch(ctx context.Context, dots []dotted.Dot) ([][]byte, error)
+	Journal(ctx context.Context, origin uint32, after uint64, limit int) ([]dotted.Entry, uint64, error)
+	Forget(ctx context.Context, origin uint32, upto uint64) error
+	Bury(ctx context.Context, before uint64) error
+	Fence(ctx context.Context, origin uint32) error
+	Close() error
+}
+
+// RunDotted runs the suite of package dotted. open returns an empty store.
+func RunDotted(t *testing.T, open func(t *testing.T) Dotted) {
+	for _, c := range DottedChecks {
+		t.Run(c.Name, func(t *testing.T) {
+			s := open(t)
+			defer s.Close()
+			if err := c.Check(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// DottedCheck is one promise.
+type DottedCheck struct {
+	Name  string
+	Check func(ctx context.Context, s Dotted) error
+}
+
+// DottedChecks are all of them.
+var DottedChecks = []DottedCheck{
+	{"TheLargestStampWins", largestStampWins},
+	{"ADeletedKeyHasAStamp", deletedKeyHasAStamp},
+	{"AWriteIsOneCommit", writeIsOneCommit},
+	{"TheJournalGivesBack", journalGivesBack},
+	{"WhatWasLetGoStaysSo", letGoStaysSo},
+	{"AnOriginIsUsedOnce", originIsUsedOnce},
+	{"TheFenceHoldsForOrigins", fenceHoldsForOrigins},
+	{"LettingGoHolds", lettingGoHolds},
+	{"RowsOfOneInstant", rowsOfOneInstant},
+}
+
+// puts is a write of keys and values in turn; "-" deletes.
+func puts(origin uint32, n, time uint64, pairs ...string) dotted.Write {
+	w := dotted.Write{Dot: dotted.Dot{Origin: origin, N: n}, Stamp: dotted.Stamp{Time: time, Origin: origin}, Body: fmt.Appendf(nil, "write %d.%d", origin, n)}
+	for p := range slices.Chunk(pairs, 2) {
+		m := dotted.Mutation{Key: p[0], Delete: p[1] == "-"}
+		if !m.Delete {
+			m.Value = []byte(p[1])
+		}
+		w.Muts = append(w.Muts, m)
+	}
+	return w
+}
+
+// stands wants a row.
+func stands(ctx context.Context, s Dotted, key, value string, dot dotted.Dot, stamp dotted.Stamp) error {
+	rows, err := s.Load(ctx, key)
+	if err != nil {
+		return err
+	}
+	want := dotted.Row{Exists: value != "-", Stamp: stamp, Dot: dot}
+	if want.Exists {
+		want.Value = []byte(value)
+	}
+	if got := rows[0]; got.Exists != want.Exists || !bytes.Equal(got.Value, want.Value) || got.Stamp != want.Stamp || got.Dot != want.Dot {
+		return fmt.Errorf("%s is %+v, want %+v", key, got, want)
+	}
+	return nil
+}
+
+func persistAll(ctx context.Context, s Dotted, writes ...dotted.Write) error {
+	for _, w := range writes {
+		if err := s.Persist(ctx, w); err != nil {
+			return fmt.Errorf("%v: %w", w.Dot, err)
+		}
+	}
+	return nil
+}
+
+func begin(ctx context.Context, s Dotted, origins ...uint32) error {
+	for _, o := range origins {
+		if err := s.Begin(ctx, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func largestStampWins(ctx context.Context, s Dotted) error {
+	a, b, c := puts(1, 1, 10, "k", "a"), puts(2, 1, 20, "k", "b"), puts(1, 2, 20, "k", "c", "other", "")
+	return errors.Join(begin(ctx, s, 1, 2),
+		stands(ctx, s, "k", "-", dotted.Dot{}, dotted.Stamp{}),
+		persistAll(ctx, s, b, a, c), // 20 of origin 2 is larger than 20 of origin 1
+		stands(ctx, s, "k", "b", b.Dot, b.Stamp),
+		stands(ctx, s, "other", "", c.Dot, c.Stamp),
+		persistAll(ctx, s, puts(2, 2, 1<<62, "k", "last"), puts(1, 3, 1<<62, "k", "x")),
+		stands(ctx, s, "k", "last", dotted.Dot{Origin: 2, N: 2}, dotted.Stamp{Time: 1 << 62, Origin: 2}))
+}
+
+func deletedKeyHasAStamp(ctx context.Context, s Dotted) error {
+	set, del, old := puts(1, 1, 10, "k", "v"), puts(1, 2, 20, "k", "-"), puts(2, 1, 15, "k", "old")
+	return errors.Join(begin(ctx, s, 1, 2), persistAll(ctx, s, set, del, old),
+		stands(ctx, s, "k", "-", del.Dot, del.Stamp),
+		s.Bury(ctx, 20), stands(ctx, s, "k", "-", del.Dot, del.Stamp),
+		persistAll(ctx, s, puts(1, 3, 5, "alive", "v")),
+		s.Bury(ctx, 21), stands(ctx, s, "k", "-", dotted.Dot{}, dotted.Stamp{}),
+		stands(ctx, s, "alive", "v", dotted.Dot{Origin: 1, N: 3}, dotted.Stamp{Time: 5, Origin: 1}))
+}
+
+func writeIsOneCommit(ctx context.Context, s Dotted) error {
+	w := puts(1, 1, 10, "a", "1", "b", "1", "c", "1")
+	if err := errors.Join(begin(ctx, s, 1), persistAll(ctx, s, w, w)); err != nil {
+		return err
+	}
+	large := puts(1, 2, 20, "a", "2", "", "2")
+	if err := s.Persist(ctx, large); !store.Definite(err) {
+		return fmt.Errorf("an impossible write was answered with %v", err)
+	}
+	if got, err := s.Fetch(ctx, []dotted.Dot{large.Dot}); err != nil || len(got) > 0 {
+		return fmt.Errorf("a refused write is in the journal: %q, %w", got, err)
+	}
+	return errors.Join(stands(ctx, s, "a", "1", w.Dot, w.Stamp), stands(ctx, s, "c", "1", w.Dot, w.Stamp),
+		persistAll(ctx, s, puts(1, 2, 20))) // the number comes to nothing
+}
+
+func journalGivesBack(ctx context.Context, s Dotted) error {
+	if err := begin(ctx, s, 1, 2); err != nil {
+		return err
+	}
+	for n := range uint64(5) {
+		if err := persistAll(ctx, s, puts(1, n+1, 10+n, "k", "v"), puts(2, n+1, 10+n, "k", "v")); err != nil {
+			return err
+		}
+	}
+	got, err := s.Fetch(ctx, []dotted.Dot{{Origin: 2, N: 4}, {Origin: 7, N: 1}, {Origin: 1, N: 9}, {Origin: 1, N: 2}})
+	if err != nil || len(got) != 2 || string(got[0]) != "write 2.4" || string(got[1]) != "write 1.2" {
+		return fmt.Errorf("fetched %q, %w", got, err)
+	}
+	entries, settled, err := s.Journal(ctx, 1, 1, 3)
+	if err != nil || settled != 0 || len(entries) != 3 || entries[0].N != 2 || string(entries[2].Body) != "write 1.4" {
+		return fmt.Errorf("the journal of 1 is %v up to %d, %w", entries, settled, err)
+	}
+	if none, err := s.Fetch(ctx, nil); err != nil || len(none) != 0 {
+		return fmt.Errorf("nothing was asked for, and %q was given back, %w", none, err)
+	}
+	return nil
+}
+
+func letGoStaysSo(ctx context.Context, s Dotted) error {
+	w, after := puts(1, 1, 10, "k", "v"), puts(1, 2, 11, "k", "w")
+	err := errors.Join(begin(ctx, s, 1), persistAll(ctx, s, w, after), s.Forget(ctx, 1, 1), s.Forget(ctx, 1, 0))
+	if err != nil {
+		return err
+	}
+	entries, settled, err := s.Journal(ctx, 1, 0, 10)
+	if err != nil || settled != 1 || len(entries) != 1 || entries[0].N != 2 {
+		return fmt.Errorf("the journal is %v up to %d, %w", entries, settled, err)
+	}
+	del := puts(1, 3, 12, "k", "-")
+	err = errors.Join(persistAll(ctx, s, del), s.Forget(ctx, 1, 3), s.Bury(ctx, 13), persistAll(ctx, s, w, after, del)) // late
+	if err != nil {
+		return err
+	}
+	if got, err := s.Fetch(ctx, []dotted.Dot{w.Dot, after.Dot, del.Dot}); err != nil || len(got) > 0 {
+		return fmt.Errorf("what was let go is back: %q, %w", got, err)
+	}
+	return stands(ctx, s, "k", "-", dotted.Dot{}, dotted.Stamp{})
+}
+
+func originIsUsedOnce(ctx context.Context, s Dotted) error {
+	if err := s.Persist(ctx, puts(1, 1, 1, "k", "v")); !errors.Is(err, dotted.ErrFenced) {
+		return fmt.Errorf("an origin that has not begun: %w", err)
+	}
+	if _, _, err := s.Journal(ctx, 1, 0, 1); !errors.Is(err, dotted.ErrFenced) {
+		return fmt.Errorf("the journal of an origin that has not begun: %w", err)
+	}
+	if err := errors.Join(begin(ctx, s, 1), persistAll(ctx, s, puts(1, 1, 1, "k", "v"))); err != nil {
+		return err
+	}
+	if err := s.Begin(ctx, 1); !errors.Is(err, dotted.ErrBegun) {
+		return fmt.Errorf("an origin began twice: %w", err)
+	}
+	if err := errors.Join(s.Fence(ctx, 1), s.Fence(ctx, 1), s.Fence(ctx, 2)); err != nil {
+		return err
+	}
+	for _, origin := range []uint32{1, 2} {
+		if err := s.Persist(ctx, puts(origin, 2, 2, "k", "w")); !errors.Is(err, dotted.ErrFenced) {
+			return fmt.Errorf("origin %d was fenced, and persists: %w", origin, err)
+		}
+		if err := s.Begin(ctx, origin); !errors.Is(err, dotted.ErrBegun) {
+			return fmt.Errorf("origin %d was fenced, and begins: %w", origin, err)
+		}
+	}
+	entries, _, err := s.Journal(ctx, 1, 0, 10)
+	if err != nil || len(entries) != 1 {
+		return fmt.Errorf("the journal of a fenced origin is %v, %w", entries, err)
+	}
+	return stands(ctx, s, "k", "v", dotted.Dot{Origin: 1, N: 1}, dotted.Stamp{Time: 1, Origin: 1})
+}
+
+// hammer persists writes of origin 1 from many callers until one says stop, numbers
+// from 1 on, and returns what was acknowledged.
+func hammer(ctx context.Context, s Dotted, callers int, strike func(acknowledged func() int) error) (acked []uint64, err error) {
+	var mu sync.Mutex
+	var next atomic.Uint64
+	var wg sync.WaitGroup
+	over, count := make(chan struct{}), atomic.Int64{}
+	for i := range callers {
+		wg.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				n := next.Add(1)
+				e := s.Persist(ctx, puts(1, n, n, fmt.Sprint("k", i%3), fmt.Sprint(n), "shared", fmt.Sprint(n)))
+				switch {
+				case e == nil:
+					mu.Lock()
+					acked = append(acked, n)
+					mu.Unlock()
+					count.Add(1)
+				case errors.Is(e, dotted.ErrFenced):
+					return
+				default:
+					mu.Lock()
+					err = errors.Join(err, e)
+					mu.Unlock()
+					return
+				}
+			}
+		})
+	}
+	struck := strike(func() int { return int(count.Load()) })
+	close(over)
+	wg.Wait()
+	return acked, errors.Join(err, struck)
+}
+
+func fenceHoldsForOrigins(ctx context.Context, s Dotted) error {
+	if err := begin(ctx, s, 1); err != nil {
+		return err
+	}
+	seen := 0
+	acked, err := hammer(ctx, s, 8, func(acknowledged func() int) error {
+		for acknowledged() < 50 {
+			runtime.Gosched()
+		}
+		if err := s.Fence(ctx, 1); err != nil {
+			return err
+		}
+		entries, _, err := s.Journal(ctx, 1, 0, 1<<20) // what is not there now never will be
+		seen = len(entries)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	entries, _, err := s.Journal(ctx, 1, 0, 1<<20)
+	if err != nil || len(entries) != seen || len(acked) > seen {
+		return fmt.Errorf("%d entries when the fence stood, %d later, %d acknowledged: %w", seen, len(entries), len(acked), err)
+	}
+	last := entries[len(entries)-1].N
+	return stands(ctx, s, "shared", fmt.Sprint(last), dotted.Dot{Origin: 1, N: last}, dotted.Stamp{Time: last, Origin: 1})
+}
+
+// Letting go of numbers that are being persisted: none of them is in the journal
+// afterwards, though all are acknowledged.
+func lettingGoHolds(ctx context.Context, s Dotted) error {
+	if err := begin(ctx, s, 1); err != nil {
+		return err
+	}
+	upto := uint64(0)
+	_, err := hammer(ctx, s, 8, func(acknowledged func() int) error {
+		for upto < 200 {
+			upto += 20
+			for acknowledged() < int(upto)-10 {
+				runtime.Gosched()
+			}
+			if err := s.Forget(ctx, 1, upto); err != nil {
+				return err
+			}
+			entries, settled, err := s.Journal(ctx, 1, 0, 1)
+			if err != nil || settled != upto || len(entries) > 0 && entries[0].N <= upto {
+				return fmt.Errorf("up to %d was let go; the journal begins with %v, settled up to %d: %w", upto, entries, settled, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	entries, _, err := s.Journal(ctx, 1, 0, 1)
+	if err != nil || len(entries) > 0 && entries[0].N <= upto {
+		return fmt.Errorf("up to %d was let go, and %v is back: %w", upto, entries, err)
+	}
+	return nil
+}
+
+// A write of several keys is seen whole or not at all.
+func rowsOfOneInstant(ctx context.Context, s Dotted) error {
+	if err := begin(ctx, s, 1); err != nil {
+		return err
+	}
+	_, err := hammer(ctx, s, 4, func(func() int) error {
+		for range 200 {
+			rows, err := s.Load(ctx, "k0", "k1", "k2", "shared")
+			if err != nil {
+				return err
+			}
+			most := uint64(0)
+			for _, r := range rows[:3] {
+				most = max(most, r.Stamp.Time)
+			}
+			if rows[3].Stamp.Time < most {
+				return fmt.Errorf("a write of time %d is half there: %d", most, rows[3].Stamp.Time)
+			}
+		}
+		return nil
+	})
+	return err
+}
