@@ -63,11 +63,12 @@ func files(t *testing.T) (out []file) {
 }
 
 // protocols are the machines, and the tests of every other package's kind.
-var protocols = []string{"linear/clink", "linear/loan", "linear/replica", "shard/lease"}
+var protocols = []string{"causal/mesh", "linear/clink", "linear/loan", "linear/replica", "shard/lease"}
 
 // may says what a package of this module may import of it. A package that is not
 // listed may import anything: node, cmd, bench, examples and tests are wiring.
 var may = map[string][]string{
+	"causal/mesh":            {},
 	"linear/clink":           {"shard/lease"},
 	"linear/loan":            {},
 	"linear/replica":         {"shard/lease"},
@@ -92,8 +93,8 @@ var may = map[string][]string{
 	"link":                   {},
 	"resp":                   {},
 	"check":                  {},
-	"sim":                    {"linear/clink", "linear/loan", "linear/replica", "shard/lease", "check"},
-	"sim/explore":            {"linear/clink", "linear/replica", "shard/lease", "sim", "check"},
+	"sim":                    {"causal/mesh", "linear/clink", "linear/loan", "linear/replica", "shard/lease", "check"},
+	"sim/explore":            {"causal/mesh", "linear/clink", "linear/replica", "shard/lease", "sim", "check"},
 	"internal/mariadbserver": {},
 	"track":                  {},
 	"internal/follower":      {"resp"},

@@ -1,0 +1,64 @@
+// Package mesh keeps caches causally consistent for sessions that roam (CausalMesh),
+// as machines without I/O: the [Server], and the [Session] that travels with a
+// workflow.
+//
+// What may be relied on: a session never reads anything older than what it has read or
+// written, nor an effect without its cause, whichever server it asks next, forks and
+// joins included. Servers that have received the same writes agree on every key, with
+// each other and with the store. No operation waits for another server, and none is
+// undone. This holds however long anything is delayed, provided that a connection
+// between neighbours keeps its order or says that it broke, and that the store commits
+// a Persist as its comment says.
+//
+// A write is received (in R) when it arrives, and visible (in F) when readers may see
+// it. What rests on what: visible somewhere implies received everywhere (M8). So a
+// server can show the causes of anything it is asked for without asking anybody.
+//
+// Writes:
+//
+//	M1  The time of a write exceeds all that its server, its session and their causes
+//	    have seen, and the clock's: else it would lose to what it overwrites.
+//	M2  A write is in the store before anybody hears of it. An unknown outcome is asked
+//	    for again until it is known; a number is never skipped, for a gap would stop
+//	    the stability vector: a write the store refuses leaves a void one.
+//	M3  An own write is received when it is passed on, not when it is made: R is what
+//	    has passed here, in the order of the log.
+//	M4  Writes that the session carries and that have not passed here are passed on
+//	    first: they come down every connection before the write that depends on them.
+//	M5  What was carried is named dot by dot, apart from the causes that were visible:
+//	    its neighbours' numbers may be anybody's.
+//
+// The ring:
+//
+//	M6  One connection in order leads to the successor. A write that names its head goes
+//	    on even where it is known, behind all that was passed on before it.
+//	M7  The head's predecessor, where the ring ends, shows it and its causes.
+//	M8  Nothing is shown unless every server has received it.
+//
+// Keys:
+//
+//	M9  The larger stamp wins a key, of the stamps the writes were made with.
+//	M10 Into a key that is not in memory only what exceeds every stamp that was
+//	    forgotten is installed; else the key is left to the next miss.
+//	M11 A key that somebody waits for is not evicted, and keeps what is shown of it; the
+//	    answer of the store competes with that.
+//	M12 A row that is newer than what is visible is not kept: the reader carries its write
+//	    and those of its causes that are not visible, and they go round from here.
+//
+// Stability:
+//
+//	M13 The journal keeps a write until its origin knows that everybody has received it;
+//	    so what is in neither the journal nor sight has been received here.
+//	M14 What everybody has received is shown, its causes with it, and leaves the log.
+//	M15 A tombstone stays until every write with a smaller time has been shown
+//	    everywhere, and none is to come.
+//	M16 Own writes that are not stable are bounded, and with them every log and I-cache:
+//	    beyond that a caller is told to try later. So are requests to the store.
+//	M17 When a connection is opened, what the other side lacks is sent again in the order
+//	    of the log, without a head: only stability makes it visible.
+//
+// Sessions:
+//
+//	M18 A session lets go of what has become visible before it lays what it carries over
+//	    what it reads; of what it knows by name only, it asks first.
+package mesh

@@ -1,0 +1,238 @@
+package mesh
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Origin is one life of a server: the coordinator numbers lives, and never uses a
+// number twice. Zero is none.
+type Origin uint32
+
+// Dot names a write for ever: the life that took it first, and its number there.
+// Numbers begin at 1 and leave no gap.
+type Dot struct {
+	Origin Origin
+	N      uint64
+}
+
+func (d Dot) compare(o Dot) int {
+	if d.Origin != o.Origin {
+		return cmp.Compare(d.Origin, o.Origin)
+	}
+	return cmp.Compare(d.N, o.N)
+}
+
+// String is the dot for people.
+func (d Dot) String() string { return fmt.Sprintf("%d.%d", d.Origin, d.N) }
+
+// Stamp orders all writes, and extends causality: a write's stamp exceeds those of
+// all its causes. The larger stamp wins a key.
+type Stamp struct {
+	Time   uint64
+	Origin Origin
+}
+
+// Less reports whether s comes before o.
+func (s Stamp) Less(o Stamp) bool {
+	return s.Time < o.Time || s.Time == o.Time && s.Origin < o.Origin
+}
+
+// String is the stamp for people.
+func (s Stamp) String() string { return fmt.Sprintf("%d@%d", s.Time, s.Origin) }
+
+// Frontier is a set of dots: of every origin all up to a number, and some above.
+// It says exactly what is in it; a gap is never taken for filled. A Frontier that
+// was handed out does not change.
+type Frontier struct {
+	upto  []Dot // by origin, one each
+	extra []Dot // sorted; each at least two above its origin's
+}
+
+// NewFrontier is the set of the given dots.
+func NewFrontier(dots ...Dot) (f Frontier) {
+	for _, d := range dots {
+		f.add(d)
+	}
+	return f
+}
+
+// Upto is the number up to which every dot of an origin is in the set.
+func (f Frontier) Upto(o Origin) uint64 {
+	for _, d := range f.upto {
+		if d.Origin == o {
+			return d.N
+		}
+	}
+	return 0
+}
+
+// Covers reports whether a dot is in the set.
+func (f Frontier) Covers(d Dot) bool {
+	if d.N <= f.Upto(d.Origin) {
+		return true
+	}
+	if len(f.extra) == 0 {
+		return false
+	}
+	_, ok := slices.BinarySearchFunc(f.extra, d, Dot.compare)
+	return ok
+}
+
+// Within reports whether every dot of f is in o.
+func (f Frontier) Within(o Frontier) bool {
+	for i, d := range f.upto {
+		if i < len(o.upto) && o.upto[i].Origin == d.Origin { // two frontiers of one ring have the same shape
+			if d.N <= o.upto[i].N {
+				continue
+			}
+		} else if d.N <= o.Upto(d.Origin) {
+			continue
+		}
+		for n := o.Upto(d.Origin) + 1; n <= d.N; n++ {
+			if !o.Covers(Dot{d.Origin, n}) {
+				return false
+			}
+		}
+	}
+	for _, d := range f.extra {
+		if !o.Covers(d) {
+			return false
+		}
+	}
+	return true
+}
+
+// Equal reports whether both are the same set.
+func (f Frontier) Equal(o Frontier) bool {
+	return slices.Equal(f.upto, o.upto) && slices.Equal(f.extra, o.extra)
+}
+
+// Union is the set of what is in either.
+func (f Frontier) Union(o Frontier) Frontier {
+	switch {
+	case o.Within(f):
+		return f
+	case f.Within(o):
+		return o
+	}
+	u := f.clone()
+	for _, d := range o.upto {
+		i := u.at(d.Origin)
+		u.upto[i].N = max(u.upto[i].N, d.N)
+		u.absorb(i)
+	}
+	for _, d := range o.extra {
+		u.add(d)
+	}
+	return u
+}
+
+// Solid is the set without what stands above a gap.
+func (f Frontier) Solid() Frontier { return Frontier{upto: f.upto} }
+
+// Size is how many numbers it takes to tell the set.
+func (f Frontier) Size() int { return len(f.upto) + len(f.extra) }
+
+// meet is the set of what both have below their gaps.
+func (f Frontier) meet(o Frontier) (m Frontier) {
+	for _, d := range f.upto {
+		if n := min(d.N, o.Upto(d.Origin)); n > 0 {
+			m.upto = append(m.upto, Dot{d.Origin, n})
+		}
+	}
+	return m
+}
+
+// missing are the dots of f that are not in o, by origin and number. There may be
+// any number of them; whoever calls knows that f is bounded.
+func (f Frontier) missing(o Frontier, out []Dot) []Dot {
+	for _, d := range f.upto {
+		for n := o.Upto(d.Origin) + 1; n <= d.N; n++ {
+			if e := (Dot{d.Origin, n}); !o.Covers(e) {
+				out = append(out, e)
+			}
+		}
+	}
+	for _, d := range f.extra {
+		if !o.Covers(d) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+func (f Frontier) clone() Frontier {
+	return Frontier{slices.Clone(f.upto), slices.Clone(f.extra)}
+}
+
+// at is where an origin stands in upto; it is put there if it was not.
+func (f *Frontier) at(o Origin) int {
+	i := 0
+	for i < len(f.upto) && f.upto[i].Origin < o {
+		i++
+	}
+	if i == len(f.upto) || f.upto[i].Origin != o {
+		f.upto = slices.Insert(f.upto, i, Dot{o, 0})
+	}
+	return i
+}
+
+// absorb takes the extra dots that continue the i-th origin into it.
+func (f *Frontier) absorb(i int) {
+	if len(f.extra) == 0 {
+		return
+	}
+	o := f.upto[i].Origin
+	from, _ := slices.BinarySearchFunc(f.extra, Dot{o, 0}, Dot.compare)
+	to := from
+	for to < len(f.extra) && f.extra[to].Origin == o && f.extra[to].N <= f.upto[i].N+1 {
+		f.upto[i].N = max(f.upto[i].N, f.extra[to].N)
+		to++
+	}
+	f.extra = slices.Delete(f.extra, from, to)
+}
+
+// add puts a dot into a set that nobody else has.
+func (f *Frontier) add(d Dot) {
+	if d.N == f.Upto(d.Origin)+1 { // what comes after a gap stays apart: the gap is not ours to fill
+		i := f.at(d.Origin)
+		f.upto[i].N = d.N
+		f.absorb(i)
+	} else if !f.Covers(d) {
+		i, _ := slices.BinarySearchFunc(f.extra, d, Dot.compare)
+		f.extra = slices.Insert(f.extra, i, d)
+	}
+}
+
+// String is the set for people.
+func (f Frontier) String() string {
+	var b strings.Builder
+	for _, d := range f.upto {
+		fmt.Fprintf(&b, " %d..%d", d.Origin, d.N)
+	}
+	for _, d := range f.extra {
+		fmt.Fprintf(&b, " %v", d)
+	}
+	return "{" + strings.TrimPrefix(b.String(), " ") + "}"
+}
+
+// set is a Frontier that grows. What it shares stays as it was.
+type set struct {
+	Frontier
+	shared bool
+}
+
+func (s *set) add(d Dot) {
+	if s.shared {
+		s.Frontier, s.shared = s.clone(), false
+	}
+	s.Frontier.add(d)
+}
+
+func (s *set) share() Frontier {
+	s.shared = true
+	return s.Frontier
+}

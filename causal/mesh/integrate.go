@@ -1,0 +1,119 @@
+package mesh
+
+// key is what the C-cache knows of one key, or will know.
+type key struct {
+	name string
+	Item
+	complete bool // Item is the newest of what is visible; else the newest since the key was pinned
+	used     bool // since the hand of the dial passed
+	pins     int  // operations that wait and want it (M11)
+	load     *load
+	slot     int // in the dial
+}
+
+// integrate shows everything in deps. Sessions and writes name causes that are
+// visible somewhere, hence here to be shown (M8); and such sets are closed: the
+// causes of what is in them are in them too.
+func (s *Server) integrate(deps Frontier) {
+	if deps.Within(s.visible.Frontier) {
+		return
+	}
+	for _, d := range deps.missing(s.visible.Frontier, nil) {
+		s.place(s.hidden[d])
+	}
+}
+
+// show makes a write visible, its causes with it (M7).
+func (s *Server) show(w *Write) {
+	s.integrate(w.Deps)
+	for _, d := range w.After {
+		if c := s.hidden[d]; c != nil {
+			s.place(c)
+		}
+	}
+	if s.hidden[w.Dot] != nil {
+		s.place(w)
+	}
+}
+
+// place moves a write from I to C.
+func (s *Server) place(w *Write) {
+	delete(s.hidden, w.Dot)
+	s.visible.add(w.Dot)
+	for _, m := range w.Muts {
+		if m.Delete {
+			s.dead = max(s.dead, w.Stamp.Time)
+		}
+		s.install(m, w.Stamp)
+	}
+}
+
+// install lets a write that has become visible compete for its key.
+func (s *Server) install(m Mut, stamp Stamp) {
+	k := s.cache[m.Key]
+	switch {
+	case k == nil && !s.floor.Less(stamp): // M10: something newer may have been here, and the store has it
+		return
+	case k == nil:
+		k = s.enlist(m.Key)
+		k.complete = true
+	case stamp.Less(k.Stamp): // M9
+		return
+	case s.floor.Less(stamp): // M10: nothing newer was here
+		k.complete = true
+	}
+	k.Item = Item{!m.Delete, m.Value, stamp}
+	s.shrink()
+}
+
+// enlist makes room in memory for what is to be known of a key.
+func (s *Server) enlist(name string) *key {
+	k := &key{name: name, slot: len(s.dial)}
+	s.dial = append(s.dial, k)
+	s.cache[name] = k
+	return k
+}
+
+// shrink evicts what was not used for a while until the bound is kept, or nothing
+// may go.
+func (s *Server) shrink() {
+	for tries := 2 * len(s.dial); len(s.dial) > s.opt.Keys && tries > 0; tries-- {
+		s.hand = (s.hand + 1) % len(s.dial)
+		switch k := s.dial[s.hand]; {
+		case k.pins > 0 || !k.complete: // M11
+		case k.used:
+			k.used = false
+		default:
+			s.evict(k)
+		}
+	}
+}
+
+// evict forgets a key. A later miss reads a row at least as new as what is
+// forgotten, and the floor keeps anything older from being taken for it (M10).
+func (s *Server) evict(k *key) {
+	if s.floor.Less(k.Stamp) {
+		s.floor = k.Stamp
+	}
+	last := s.dial[len(s.dial)-1]
+	s.dial[k.slot], last.slot = last, k.slot
+	s.dial = s.dial[:len(s.dial)-1]
+	delete(s.cache, k.name)
+}
+
+// pin keeps a key, and what is shown of it, until it is let go.
+func (s *Server) pin(name string) *key {
+	k := s.cache[name]
+	if k == nil {
+		k = s.enlist(name)
+	}
+	k.pins++
+	return k
+}
+
+func (s *Server) unpin(name string) {
+	k := s.cache[name]
+	if k.pins--; k.pins == 0 && !k.complete {
+		s.evict(k)
+	}
+}

@@ -1,0 +1,169 @@
+package mesh
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Check panics with a description if the server's state is impossible.
+func (s *Server) Check() {
+	must := func(ok bool, format string, a ...any) {
+		if !ok {
+			panic(fmt.Sprintf("mesh: server %d: %s", s.opt.Self, fmt.Sprintf(format, a...)))
+		}
+	}
+	f, r := s.visible.Frontier, s.received.Frontier
+	must(f.Within(r), "%v is visible, but only %v was received", f, r)
+	must(s.stable.Within(r), "%v is called stable, but only %v was received", s.stable, r)
+	must(s.stable.Within(f), "%v is stable, but only %v is visible", s.stable, f)
+	unseen := r.missing(f, nil)
+	must(len(unseen) == len(s.hidden), "%v is received and not visible, but %d writes are kept for it", unseen, len(s.hidden))
+	for _, d := range unseen {
+		must(s.hidden[d] != nil, "%v is neither visible nor kept", d)
+	}
+	must(len(r.missing(s.stable, nil)) == len(s.log), "the log has %d writes, but %v was received and %v is stable", len(s.log), r, s.stable)
+	for _, w := range s.log {
+		must(r.Covers(w.Dot), "%v is in the log and was not received", w.Dot)
+		must(w.Deps.Within(r), "%v was received before %v, on which it depends", w.Dot, w.Deps)
+		must(!f.Covers(w.Dot) || w.Deps.Within(f), "%v is visible without %v, on which it depends", w.Dot, w.Deps)
+		for _, d := range w.After {
+			must(r.Covers(d), "%v was received before %v, on which it depends", w.Dot, d)
+			must(!f.Covers(w.Dot) || f.Covers(d), "%v is visible without %v, on which it depends", w.Dot, d)
+		}
+		must(w.Stamp.Time <= s.time, "%v has a time of %d, beyond %d", w.Dot, w.Stamp.Time, s.time)
+	}
+	own := s.stable.Upto(s.opt.Self)
+	must(s.number-own <= uint64(s.opt.Window), "%d own writes are not stable, more than %d", s.number-own, s.opt.Window)
+	must(len(s.log) <= s.opt.Window*len(s.view.Ring), "the log has %d writes", len(s.log)) // M16
+	pinned := 0
+	for name, k := range s.cache {
+		must(k.name == name && s.dial[k.slot] == k, "%q stands in another's place", name)
+		must(k.complete || k.pins > 0, "%q is incomplete, and nobody waits for it", name)
+		if k.pins > 0 || k.load != nil {
+			pinned++
+		}
+	}
+	must(len(s.cache) == len(s.dial), "%d keys stand in %d places", len(s.cache), len(s.dial))
+	must(len(s.cache) <= s.opt.Keys+pinned, "%d keys are kept, %d of them pinned, and %d may be", len(s.cache), pinned, s.opt.Keys)
+}
+
+// CheckRing panics if what is visible at one server is not present at every other:
+// the promise that lets sessions roam without anybody waiting (M8).
+func CheckRing(servers []*Server) {
+	for _, a := range servers {
+		for _, b := range servers {
+			if !a.visible.Within(b.received.Frontier) {
+				panic(fmt.Sprintf("mesh: %v is visible at server %d, but server %d has only received %v",
+					a.visible.missing(b.received.Frontier, nil), a.opt.Self, b.opt.Self, b.received.Frontier))
+			}
+			if !a.stable.Within(b.received.Frontier) {
+				panic(fmt.Sprintf("mesh: server %d calls %v stable, but server %d has only received %v", a.opt.Self, a.stable, b.opt.Self, b.received.Frontier))
+			}
+		}
+	}
+}
+
+// Visible is every write that has been shown here, Received every write that has
+// arrived, Stable what is known to have arrived everywhere.
+func (s *Server) Visible() Frontier { return s.visible.share() }
+
+// Received is every write that has arrived.
+func (s *Server) Received() Frontier { return s.received.share() }
+
+// Stable is every write that is known to have arrived everywhere.
+func (s *Server) Stable() Frontier { return s.stable }
+
+// Peek is what a reader without causes would be answered from memory, if anything.
+func (s *Server) Peek(name string) (Item, bool) {
+	if k := s.cache[name]; k != nil && k.complete {
+		return k.Item, true
+	}
+	return Item{}, false
+}
+
+// Idle reports whether the store owes no answer and nobody waits.
+func (s *Server) Idle() bool { return len(s.pending)+len(s.loads) == 0 }
+
+// Dump is the whole state as text, the same for the same state: for stories, and
+// for the explorer to know a state again.
+func (s *Server) Dump() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "visible %v received %v stable %v floor %v time %d number %d\n", s.visible, s.received, s.stable, s.floor, s.time, s.number)
+	if !s.up || s.over || s.circling > 0 || s.dead > 0 {
+		fmt.Fprintf(&b, "view %d up %v over %v circling %d dead %d buried %d\n", s.view.Number, s.up, s.over, s.circling, s.dead, s.buried)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.cache)) {
+		k := s.cache[name]
+		fmt.Fprintf(&b, "key %s = %v", name, k.Item)
+		if !k.complete {
+			b.WriteString(" incomplete")
+		}
+		if k.pins > 0 {
+			fmt.Fprintf(&b, " pinned %d", k.pins)
+		}
+		b.WriteByte('\n')
+	}
+	for _, w := range s.log {
+		fmt.Fprintf(&b, "log %v\n", w)
+	}
+	for _, c := range slices.Sorted(maps.Keys(s.pending)) {
+		fmt.Fprintf(&b, "put %v try %d void %v\n", s.pending[c].write, s.pending[c].try, s.pending[c].void)
+	}
+	for _, c := range slices.Sorted(maps.Keys(s.loads)) {
+		l := s.loads[c]
+		b.WriteString("load")
+		if l.key != nil {
+			b.WriteString(" " + l.key.name)
+		}
+		fmt.Fprintf(&b, " %v %v %v", l.row, l.asked, l.got)
+		for _, w := range l.waits {
+			fmt.Fprintf(&b, " op %d %v %d %v", w.op, w.keys, w.loads, w.extras)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// String is the item for people.
+func (it Item) String() string {
+	if !it.Exists {
+		return "absence " + it.Stamp.String()
+	}
+	return fmt.Sprintf("%q %v", it.Value, it.Stamp)
+}
+
+// String is the write for people.
+func (w *Write) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v:", w.Dot)
+	for _, m := range w.Muts {
+		if m.Delete {
+			fmt.Fprintf(&b, " no %s", m.Key)
+		} else {
+			fmt.Fprintf(&b, " %s=%q", m.Key, m.Value)
+		}
+	}
+	fmt.Fprintf(&b, " %v", w.Stamp)
+	if w.Deps.Size() > 0 {
+		fmt.Fprintf(&b, " deps %v", w.Deps)
+	}
+	if len(w.After) > 0 {
+		fmt.Fprintf(&b, " after %v", w.After)
+	}
+	return b.String()
+}
+
+// String is the session for people, and for the explorer.
+func (s *Session) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "deps %v time %d", s.deps, s.time)
+	for _, w := range s.carried {
+		fmt.Fprintf(&b, " carries %v", w)
+	}
+	for _, d := range s.bare {
+		fmt.Fprintf(&b, " carries %v", d)
+	}
+	return b.String()
+}

@@ -1,0 +1,264 @@
+package mesh
+
+import "slices"
+
+// wait is an operation that needs the store.
+type wait struct {
+	op     Op
+	keys   []string
+	many   bool
+	loads  int      // it waits for
+	extras []*Write // newer than what is visible, to be carried (M12)
+}
+
+// load is a row that is asked for, and what must be known of it before it can be told.
+type load struct {
+	key    *key // none for a Recall
+	row    Row
+	write  *Write // the row's, if it is not visible
+	asked  []Dot
+	got    []*Write // from the journal
+	dots   []Dot    // of a Recall
+	waits  []*wait
+}
+
+func (s *Server) read(in Read, out []Output) []Output {
+	if !in.Deps.Within(s.received.Frontier) {
+		return s.refuse(in.Op, Behind, out)
+	}
+	s.integrate(in.Deps)
+	if k := s.cache[in.Key]; k != nil && k.complete {
+		k.used = true
+		return s.answer(Reply{Op: in.Op, Item: k.Item}, append(out, Event{Hit}))
+	}
+	return s.await(&wait{op: in.Op, keys: []string{in.Key}}, out)
+}
+
+// readMany reads all its keys in one step, the last one: what is visible then is a
+// causal cut, and with what is carried still one.
+func (s *Server) readMany(in ReadMany, out []Output) []Output {
+	if !in.Deps.Within(s.received.Frontier) {
+		return s.refuse(in.Op, Behind, out)
+	}
+	s.integrate(in.Deps)
+	return s.await(&wait{op: in.Op, keys: in.Keys, many: true}, out)
+}
+
+// await asks the store for what is missing. Whoever comes while a row is asked for
+// shares it: what became visible before it was asked for was in the store by then,
+// and what became visible since has been kept.
+func (s *Server) await(w *wait, out []Output) []Output {
+	missing := 0
+	for _, name := range w.keys {
+		if k := s.cache[name]; k == nil || !k.complete && k.load == nil {
+			missing++
+		}
+	}
+	if len(s.loads)+missing > s.opt.Loads && missing > 0 { // M16
+		return s.refuse(w.op, Busy, out)
+	}
+	for _, name := range w.keys {
+		k := s.pin(name) // M11
+		if k.used = true; k.complete {
+			continue
+		}
+		if k.load == nil {
+			k.load = &load{key: k}
+			c := s.call()
+			s.loads[c] = k.load
+			out = append(out, Event{Missed}, Load{c, name})
+		}
+		k.load.waits = append(k.load.waits, w)
+		w.loads++
+	}
+	if w.loads > 0 {
+		return out
+	}
+	return s.finish(w, append(out, Event{Hit}))
+}
+
+// recall looks for writes of which a session has only the dots.
+func (s *Server) recall(in Recall, out []Output) []Output {
+	switch {
+	case !in.Deps.Within(s.received.Frontier):
+		return s.refuse(in.Op, Behind, out)
+	case len(s.loads) >= s.opt.Loads:
+		return s.refuse(in.Op, Busy, out)
+	}
+	s.integrate(in.Deps)
+	return s.resolve(&load{dots: in.Dots, waits: []*wait{{op: in.Op, loads: 1}}}, out)
+}
+
+func (s *Server) loaded(in Loaded, out []Output) []Output {
+	l := s.loads[in.Call]
+	delete(s.loads, in.Call)
+	if in.Status != OK {
+		return s.give(l, Failed, out)
+	}
+	l.row = in.Row
+	s.time = max(s.time, l.row.Stamp.Time) // M1
+	if l.row.Dot != (Dot{}) {
+		l.dots = []Dot{l.row.Dot}
+	}
+	return s.resolve(l, out)
+}
+
+// resolve finds the writes that a load speaks of and that are not visible here, and
+// those among their causes: here, or in the journal.
+func (s *Server) resolve(l *load, out []Output) []Output {
+	var want []Dot
+	for _, d := range l.dots {
+		if w := s.find(l, d); w == nil && !s.visible.Covers(d) {
+			want = append(want, d)
+		} else if w != nil && d == l.row.Dot {
+			if !w.Deps.Within(s.received.Frontier) {
+				return s.give(l, Behind, out)
+			}
+			s.integrate(w.Deps) // that part of its causes is visible somewhere, so it may be shown here
+			for _, c := range w.After {
+				if s.find(l, c) == nil && !s.visible.Covers(c) {
+					want = append(want, c)
+				}
+			}
+		}
+	}
+	if len(want) == 0 {
+		return s.settle(l, out)
+	}
+	c := s.call()
+	l.asked, s.loads[c] = want, l
+	return append(out, Event{Journaled}, Fetch{c, want})
+}
+
+// find is a write that is not visible, if it is known.
+func (s *Server) find(l *load, d Dot) *Write {
+	if w := s.hidden[d]; w != nil {
+		return w
+	}
+	if i := slices.IndexFunc(l.got, func(w *Write) bool { return w.Dot == d }); i >= 0 && !s.visible.Covers(d) {
+		return l.got[i]
+	}
+	return nil
+}
+
+func (s *Server) fetched(in Fetched, out []Output) []Output {
+	l := s.loads[in.Call]
+	delete(s.loads, in.Call)
+	if in.Status != OK {
+		return s.give(l, Failed, out)
+	}
+	l.got = append(l.got, in.Writes...)
+	for _, d := range l.asked {
+		switch {
+		case slices.ContainsFunc(in.Writes, func(w *Write) bool { return w.Dot == d }):
+		case s.hidden[d] != nil: // M13: its origin has let the journal drop it, so it is stable
+			s.show(s.hidden[d])
+		case !s.visible.Covers(d):
+			return s.give(l, Behind, out)
+		}
+	}
+	return s.resolve(l, out)
+}
+
+// settle ends a load of which everything is known.
+func (s *Server) settle(l *load, out []Output) []Output {
+	var extras []*Write
+	for _, d := range l.dots {
+		switch w := s.find(l, d); {
+		case w == nil: // it is visible by now
+		case l.key == nil:
+			extras = append(extras, w)
+		case l.key.Stamp.Less(w.Stamp): // else what has become visible meanwhile is newer
+			extras = append(extras, w)
+			for _, c := range w.After { // M12
+				if x := s.find(l, c); x != nil {
+					extras = append(extras, x)
+				}
+			}
+			out = append(out, Event{CarriedMiss})
+		}
+	}
+	if k := l.key; k != nil {
+		k.load = nil
+		if l.row.Dot == (Dot{}) || s.visible.Covers(l.row.Dot) { // M12: else the key stays as it is
+			if !l.row.Stamp.Less(k.Stamp) { // M11: a late answer does not beat what came meanwhile
+				k.Item = l.row.Item
+			}
+			k.complete = true
+		}
+	}
+	for _, w := range l.waits {
+		w.extras = append(w.extras, extras...)
+		if w.loads--; w.loads == 0 {
+			out = s.finish(w, out)
+		}
+	}
+	s.shrink()
+	return out
+}
+
+// finish answers an operation: the newest of what is visible and what it carries
+// away, all as of this step.
+func (s *Server) finish(w *wait, out []Output) []Output {
+	extras := slices.DeleteFunc(w.extras, func(x *Write) bool { return s.visible.Covers(x.Dot) })
+	slices.SortFunc(extras, byStamp) // a stamp exceeds those of its causes
+	extras = slices.CompactFunc(extras, func(a, b *Write) bool { return a.Dot == b.Dot })
+	for _, x := range extras {
+		out = s.inject(x, out)
+	}
+	items := make([]Item, len(w.keys))
+	for i, name := range w.keys {
+		items[i] = overlay(s.cache[name].Item, name, extras)
+		s.unpin(name)
+	}
+	r := Reply{Op: w.op, Carried: extras}
+	if w.many {
+		r.Items = items
+	} else if len(items) > 0 {
+		r.Item = items[0]
+	}
+	return s.answer(r, out)
+}
+
+// give ends a load that came to nothing, and whoever waited for it.
+func (s *Server) give(l *load, why Outcome, out []Output) []Output {
+	if l.key != nil {
+		l.key.load = nil
+	}
+	for _, w := range l.waits {
+		if w.loads > 0 {
+			for _, name := range w.keys {
+				k := s.cache[name]
+				if k.load != nil {
+					k.load.waits = slices.DeleteFunc(k.load.waits, func(o *wait) bool { return o == w })
+				}
+				s.unpin(name)
+			}
+			out = s.refuse(w.op, why, out)
+			w.loads = 0
+		}
+	}
+	return out
+}
+
+// overlay is the newest of an item and what writes make of its key.
+func overlay(it Item, name string, writes []*Write) Item {
+	for _, w := range writes {
+		for _, m := range w.Muts {
+			if m.Key == name && it.Stamp.Less(w.Stamp) { // M9
+				it = Item{!m.Delete, m.Value, w.Stamp}
+			}
+		}
+	}
+	return it
+}
+
+func byStamp(a, b *Write) int {
+	switch {
+	case a.Stamp.Less(b.Stamp):
+		return -1
+	case b.Stamp.Less(a.Stamp):
+		return 1
+	}
+	return 0
+}

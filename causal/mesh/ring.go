@@ -1,0 +1,146 @@
+package mesh
+
+import "slices"
+
+// take receives a write: it is in I until it is shown, and in the log until it is
+// stable. Whoever takes one passes it on in the same step, so that what was received
+// has been passed on, and in this order (M3, M6).
+func (s *Server) take(w *Write) {
+	s.hidden[w.Dot] = w
+	s.received.add(w.Dot)
+	s.log = append(s.log, w)
+	s.time = max(s.time, w.Stamp.Time) // M1
+}
+
+// inject puts a write onto the ring here, though it was taken elsewhere, unless it
+// has passed already (M4, M12).
+func (s *Server) inject(w *Write, out []Output) []Output {
+	if s.received.Covers(w.Dot) {
+		return out
+	}
+	s.take(w)
+	return s.pass(s.opt.Self, w, append(out, Event{Injected}))
+}
+
+// pass sends a write on to the successor, or shows it if it has been everywhere.
+// Without a connection the log keeps it (M17).
+func (s *Server) pass(head Origin, w *Write, out []Output) []Output {
+	switch {
+	case s.next == head: // M7: the ring ends here, everybody has it
+		s.show(w)
+	case s.up:
+		out = append(out, Send{s.next, Chain{s.view.Number, head, w}})
+	}
+	return out
+}
+
+// chain receives a write. What is known already goes on as well: its head counts on
+// it to reach the end of the ring, behind all that was sent before (M6).
+func (s *Server) chain(m Chain, out []Output) []Output {
+	if m.View != s.view.Number { // another ring: what its tail was is not a tail now
+		return append(out, Event{StaleMessage})
+	}
+	known := s.received.Covers(m.Write.Dot)
+	if !known {
+		s.take(m.Write)
+	}
+	if m.Head == 0 && known { // M17: it was sent again only because somebody lacked it
+		return out
+	}
+	return s.pass(m.Head, m.Write, out)
+}
+
+// greeted hears from the successor what it has, and sends what it lacks, in order. That
+// goes without a head: it is unknown how far it came before (M17).
+func (s *Server) greeted(m Greeting, out []Output) []Output {
+	if m.View != s.view.Number {
+		return append(out, Event{StaleMessage})
+	}
+	s.up = true
+	for _, w := range s.log {
+		if !m.Received.Covers(w.Dot) {
+			out = append(out, Event{Resent}, Send{s.next, Chain{View: s.view.Number, Write: w}})
+		}
+	}
+	return out
+}
+
+// beat sends a lap round, if this is the first server of the ring and the last lap
+// has come back, or is overdue.
+func (s *Server) beat(out []Output) []Output {
+	const overdue = 8
+	if s.view.Ring[0] != s.opt.Self {
+		return out
+	}
+	if s.circling > 0 && s.circling < overdue {
+		s.circling++
+		return out
+	}
+	m := Lap{View: s.view.Number, Min: s.received.share().Solid(), Stable: s.stable, Low: s.low()}
+	switch {
+	case s.next == s.opt.Self:
+		return s.lap(m, out)
+	case !s.up:
+		return out
+	}
+	s.circling = 1
+	return append(out, Send{s.next, m})
+}
+
+// lap takes part in finding out what is stable, or hears it (M14).
+func (s *Server) lap(m Lap, out []Output) []Output {
+	if m.View != s.view.Number {
+		return append(out, Event{StaleMessage})
+	}
+	if s.view.Ring[0] != s.opt.Self {
+		out = s.settled(m.Stable, out)
+		m.Min, m.Low = m.Min.meet(s.received.Frontier), min(m.Low, s.low())
+		if s.up {
+			out = append(out, Send{s.next, m})
+		}
+		return out
+	}
+	s.circling = 0
+	out = s.settled(s.stable.Union(m.Min), out)
+	// M15: every server has shown all writes below m.Low, and none will be made.
+	if m.Low > s.buried && s.dead >= s.buried && s.dead > 0 {
+		s.buried = m.Low
+		out = append(out, Bury{m.Low})
+	}
+	return out
+}
+
+// low is a time below which no write of this life is to come or is not known to be
+// stable (M15).
+func (s *Server) low() uint64 {
+	low := s.time + 1
+	for _, p := range s.pending {
+		low = min(low, p.write.Stamp.Time)
+	}
+	for _, w := range s.log {
+		if w.Dot.Origin == s.opt.Self {
+			low = min(low, w.Stamp.Time)
+		}
+	}
+	return low
+}
+
+// settled hears what everybody has received: it may be shown, and need not be kept
+// for anybody (M14).
+func (s *Server) settled(stable Frontier, out []Output) []Output {
+	if stable.Within(s.stable) {
+		return out
+	}
+	for _, d := range stable.missing(s.visible.Frontier, nil) {
+		if w := s.hidden[d]; w != nil { // else it was a cause of an earlier one
+			s.show(w)
+		}
+	}
+	own := s.stable.Upto(s.opt.Self)
+	s.stable = stable
+	s.log = slices.DeleteFunc(s.log, func(w *Write) bool { return stable.Covers(w.Dot) })
+	if n := stable.Upto(s.opt.Self); n > own {
+		out = append(out, Forget{n}) // M13
+	}
+	return out
+}

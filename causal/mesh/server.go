@@ -1,0 +1,144 @@
+package mesh
+
+import "slices"
+
+// Options of a Server.
+type Options struct {
+	// Self is this life of the server.
+	Self Origin
+	// View is the ring it begins in.
+	View View
+	// Floor is the largest stamp that the store held when this life began, if the
+	// server begins with nothing.
+	Floor Stamp
+	// Window bounds the writes of this life that are not known to be stable; with it
+	// every log and I-cache of the ring is bounded. Default 4096.
+	Window int
+	// Keys bounds the C-cache. Default 1 << 20.
+	Keys int
+	// Loads bounds the requests to the store that readers wait for. Default 4096.
+	Loads int
+}
+
+// Server is one cache server. It is not safe for concurrent use.
+type Server struct {
+	opt    Options
+	view   View
+	next   Origin // the successor
+	back   Origin // the predecessor
+	up     bool   // the successor has greeted, so what is passed on reaches it
+	over   bool   // this life is fenced
+	drawn  Call
+	number uint64 // of the last own write
+	time   uint64 // the largest that was seen
+
+	visible  set             // F: every write that was ever shown here
+	received set             // R: every write that was received, and passed on
+	stable   Frontier        // G, as far as is known
+	hidden   map[Dot]*Write  // I: received and not visible
+	log      []*Write        // received and not known to be stable, in the order in which they were passed on
+	pending  map[Call]*put   // own writes that the store has not confirmed
+	loads    map[Call]*load  // in flight
+	cache    map[string]*key // C, and the keys somebody waits for
+	floor    Stamp
+	dial     []*key // the keys of cache, for eviction
+	hand     int
+
+	circling int    // beats since a lap went off that has not come back
+	dead     uint64 // the largest time of a tombstone that was shown
+	buried   uint64 // tombstones below were given up
+}
+
+// New returns a server that has received nothing.
+func New(opt Options) *Server {
+	for _, d := range []struct {
+		v    *int
+		dflt int
+	}{{&opt.Window, 4096}, {&opt.Keys, 1 << 20}, {&opt.Loads, 4096}} {
+		if *d.v <= 0 {
+			*d.v = d.dflt
+		}
+	}
+	s := &Server{
+		opt: opt, hidden: map[Dot]*Write{}, pending: map[Call]*put{}, loads: map[Call]*load{}, cache: map[string]*key{},
+		floor: opt.Floor, time: opt.Floor.Time,
+	}
+	s.enter(opt.View)
+	return s
+}
+
+// enter takes the server's place in a ring.
+func (s *Server) enter(v View) {
+	i := slices.Index(v.Ring, s.opt.Self)
+	if i < 0 {
+		panic("mesh: a server is not in its view")
+	}
+	n := len(v.Ring)
+	s.view, s.up = v, false
+	s.next, s.back = v.Ring[(i+1)%n], v.Ring[(i+n-1)%n]
+}
+
+// Step takes one input and appends what is to be done. now is the wall clock in
+// microseconds; nothing but the size of stamps depends on it.
+func (s *Server) Step(now uint64, in Input, out []Output) []Output {
+	switch in := in.(type) {
+	case Read:
+		return s.read(in, out)
+	case ReadMany:
+		return s.readMany(in, out)
+	case Put:
+		return s.put(now, in, out)
+	case Recall:
+		return s.recall(in, out)
+	case Loaded:
+		return s.loaded(in, out)
+	case Fetched:
+		return s.fetched(in, out)
+	case Persisted:
+		return s.persisted(in, out)
+	case Opened:
+		return append(out, Send{s.back, Greeting{s.view.Number, s.received.share()}})
+	case Broken:
+		s.up = false
+		return out
+	case Received:
+		switch m := in.Message.(type) {
+		case Chain:
+			return s.chain(m, out)
+		case Lap:
+			return s.lap(m, out)
+		case Greeting:
+			return s.greeted(m, out)
+		}
+	case Evicted:
+		if k := s.cache[in.Key]; k != nil && k.complete && k.pins == 0 {
+			s.evict(k)
+		}
+		return out
+	case Beat:
+		return s.beat(out)
+	}
+	panic("mesh: unknown input")
+}
+
+func (s *Server) call() Call {
+	s.drawn++
+	return s.drawn
+}
+
+// answer fills in what every reply tells.
+func (s *Server) answer(r Reply, out []Output) []Output {
+	r.Visible = s.visible.share()
+	return append(out, r)
+}
+
+// refuse tells a caller that nothing happened.
+func (s *Server) refuse(op Op, why Outcome, out []Output) []Output {
+	switch why {
+	case Busy:
+		out = append(out, Event{Throttled})
+	case Behind:
+		out = append(out, Event{FellBehind})
+	}
+	return append(out, Reply{Op: op, Outcome: why})
+}

@@ -1,0 +1,359 @@
+package mesh_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/freshet-cache/freshet/causal/mesh"
+	"github.com/freshet-cache/freshet/sim"
+)
+
+// TestStories runs testdata/*.txt: what happens to a ring of servers numbered from 1, a
+// store, and sessions that are named as they appear. The store answers at once unless it
+// was told to be slow; connections hold what is sent until it is delivered. go test
+// -rewrite fills in the answers.
+func TestStories(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		s := &story{}
+		datadriven.RunTest(t, path, s.run)
+	})
+}
+
+// story is the world around the servers.
+type story struct {
+	servers  []*mesh.Server
+	store    *sim.MeshStore
+	links    [][]mesh.Message // from each server to its successor
+	up       []bool
+	held     []request
+	slow     []string
+	sessions map[string]*mesh.Session
+	calls    map[mesh.Op]call
+	op       mesh.Op
+	out      strings.Builder
+	loud     bool
+}
+
+// request is what a server asked of the store.
+type request struct {
+	server int
+	out    mesh.Output
+	kind   string
+	answer mesh.Input // once the store has done it
+}
+
+type call struct {
+	session string
+	keys    []string
+}
+
+func (s *story) open(t *testing.T, d *datadriven.TestData) {
+	n, opt := 3, mesh.Options{}
+	d.MaybeScanArgs(t, "servers", &n)
+	d.MaybeScanArgs(t, "window", &opt.Window)
+	d.MaybeScanArgs(t, "keys", &opt.Keys)
+	d.MaybeScanArgs(t, "loads", &opt.Loads)
+	*s = story{store: sim.NewMeshStore(), sessions: map[string]*mesh.Session{}, calls: map[mesh.Op]call{}}
+	view := mesh.View{Number: 1}
+	for i := range n {
+		view.Ring = append(view.Ring, mesh.Origin(i+1))
+	}
+	for i := range n {
+		opt.Self, opt.View = mesh.Origin(i+1), view
+		s.servers = append(s.servers, mesh.New(opt))
+		s.links, s.up = append(s.links, nil), append(s.up, false)
+	}
+	for i := range n {
+		s.connect(i)
+	}
+}
+
+func (s *story) run(t *testing.T, d *datadriven.TestData) string {
+	s.out.Reset()
+	s.loud = d.HasArg("loud")
+	at := 1
+	d.MaybeScanArgs(t, "at", &at)
+	at--
+	key, who := arg(t, d, "key"), arg(t, d, "by")
+	switch d.Cmd {
+	case "ring":
+		s.open(t, d)
+	case "read":
+		keys := list(d, "keys")
+		if key != "" {
+			s.begin(at, who, []string{key}, func(c *mesh.Session) mesh.Input { return c.Read(s.op, key) })
+		} else {
+			s.begin(at, who, keys, func(c *mesh.Session) mesh.Input { return c.ReadMany(s.op, keys...) })
+		}
+	case "put":
+		muts := []mesh.Mut{{Key: key, Value: []byte(arg(t, d, "value")), Delete: d.HasArg("delete")}}
+		s.begin(at, who, nil, func(c *mesh.Session) mesh.Input { return c.Put(s.op, muts...) })
+	case "recall":
+		s.begin(at, who, nil, func(c *mesh.Session) mesh.Input { return c.Recall(s.op) })
+	case "fork":
+		s.sessions[arg(t, d, "as")] = s.session(who).Fork()
+	case "join":
+		s.session(who).Join(s.session(arg(t, d, "with")))
+	case "slow":
+		s.slow = list(d, "what")
+	case "execute": // the store does it, and the answer is on its way
+		s.execute(s.find(t, d, at, false))
+	case "answer":
+		s.answer(t, d, at)
+	case "deliver":
+		s.deliver(t, d, at)
+	case "lap":
+		s.step(0, mesh.Beat{})
+		s.flush()
+	case "beat":
+		s.step(at, mesh.Beat{})
+	case "break":
+		s.links[at], s.up[at] = nil, false
+		s.step(at, mesh.Broken{})
+	case "connect":
+		s.connect(at)
+	case "evict":
+		s.step(at, mesh.Evicted{Key: key})
+	case "outside":
+		s.store.Outside(key, arg(t, d, "value"), 0)
+	case "show":
+		s.show(t, d, at)
+	default:
+		d.Fatalf(t, "nothing is known of %q", d.Cmd)
+	}
+	if s.out.Len() == 0 {
+		return "nothing\n"
+	}
+	return s.out.String()
+}
+
+func (s *story) say(format string, a ...any) { fmt.Fprintf(&s.out, format+"\n", a...) }
+
+func (s *story) session(name string) *mesh.Session {
+	if s.sessions[name] == nil {
+		s.sessions[name] = &mesh.Session{}
+	}
+	return s.sessions[name]
+}
+
+func (s *story) begin(at int, who string, keys []string, in func(*mesh.Session) mesh.Input) {
+	s.op++
+	s.calls[s.op] = call{who, keys}
+	s.step(at, in(s.session(who)))
+}
+
+func (s *story) connect(i int) {
+	s.links[i], s.up[i] = nil, true
+	s.step((i+1)%len(s.servers), mesh.Opened{})
+}
+
+// step gives a server an input and carries out what it asks.
+func (s *story) step(i int, in mesh.Input) {
+	outs := s.servers[i].Step(0, in, nil)
+	s.servers[i].Check()
+	for _, out := range outs {
+		s.perform(i, out)
+	}
+	mesh.CheckRing(s.servers)
+	if err := s.store.Judge(s.servers[i]); err != nil {
+		s.say("BROKEN at %d: %v", i+1, err)
+	}
+}
+
+func (s *story) perform(i int, out mesh.Output) {
+	switch out := out.(type) {
+	case mesh.Load:
+		s.ask(request{server: i, out: out, kind: "load"})
+	case mesh.Fetch:
+		s.ask(request{server: i, out: out, kind: "fetch"})
+	case mesh.Persist:
+		s.ask(request{server: i, out: out, kind: "persist"})
+	case mesh.Send:
+		if g, ok := out.Message.(mesh.Greeting); ok {
+			s.step(int(out.To)-1, mesh.Received{Message: g})
+			return
+		}
+		if s.loud {
+			s.say("%d sends %s", i+1, messageText(out.Message))
+		}
+		s.links[i] = append(s.links[i], out.Message)
+	case mesh.Forget:
+		s.say("the journal drops %d up to %d", i+1, out.Upto)
+		s.store.Forget(mesh.Origin(i+1), out.Upto)
+	case mesh.Bury:
+		s.say("tombstones before %d are buried", out.Before)
+		s.store.Bury(out.Before)
+	case mesh.Reply:
+		s.replied(out)
+	case mesh.Event:
+		if text := eventNames[out.Kind]; text != "" {
+			s.say("%d counts %s", i+1, text)
+		}
+	}
+}
+
+// ask lets the store answer, if it is not slow with this.
+func (s *story) ask(r request) {
+	what := r.kind
+	if l, ok := r.out.(mesh.Load); ok {
+		what += " of " + l.Key
+	}
+	if f, ok := r.out.(mesh.Fetch); ok {
+		what += fmt.Sprintf(" of %v", f.Dots)
+	}
+	if p, ok := r.out.(mesh.Persist); ok && s.loud {
+		what += " of " + p.Write.String()
+	}
+	if !slices.Contains(s.slow, r.kind) {
+		if r.kind != "persist" || s.loud {
+			s.say("%d asks for a %s", r.server+1, what)
+		}
+		s.execute(&r)
+		s.step(r.server, r.answer)
+		return
+	}
+	s.say("%d waits for a %s", r.server+1, what)
+	s.held = append(s.held, r)
+}
+
+func (s *story) execute(r *request) {
+	if r.answer != nil {
+		return
+	}
+	switch out := r.out.(type) {
+	case mesh.Load:
+		r.answer = mesh.Loaded{Call: out.Call, Row: s.store.Load(out.Key)}
+	case mesh.Fetch:
+		r.answer = mesh.Fetched{Call: out.Call, Writes: s.store.Fetch(out.Dots)}
+	case mesh.Persist:
+		r.answer = mesh.Persisted{Call: out.Call, Status: s.store.Persist(out.Write)}
+	}
+}
+
+// find is the oldest request of a server to a slow store, of a kind if one is given.
+func (s *story) find(t *testing.T, d *datadriven.TestData, at int, take bool) *request {
+	what := arg(t, d, "what")
+	for i := range s.held {
+		if r := s.held[i]; r.server == at && (what == "" || r.kind == what) {
+			if take {
+				s.held = slices.Delete(s.held, i, i+1)
+				return &r
+			}
+			return &s.held[i]
+		}
+	}
+	d.Fatalf(t, "server %d waits for nothing of the kind", at+1)
+	return nil
+}
+
+func (s *story) answer(t *testing.T, d *datadriven.TestData, at int) {
+	r := s.find(t, d, at, true)
+	if d.HasArg("lost") { // the store may have done it, if it was told to before
+		switch out := r.out.(type) {
+		case mesh.Load:
+			r.answer = mesh.Loaded{Call: out.Call, Status: mesh.Lost}
+		case mesh.Fetch:
+			r.answer = mesh.Fetched{Call: out.Call, Status: mesh.Lost}
+		case mesh.Persist:
+			r.answer = mesh.Persisted{Call: out.Call, Status: mesh.Lost}
+		}
+	}
+	s.execute(r)
+	s.step(r.server, r.answer)
+}
+
+// deliver lets messages arrive: n of one connection, or all of all.
+func (s *story) deliver(t *testing.T, d *datadriven.TestData, at int) {
+	n := 1 << 20
+	d.MaybeScanArgs(t, "n", &n)
+	if !d.HasArg("at") {
+		s.flush()
+		return
+	}
+	for ; n > 0 && len(s.links[at]) > 0; n-- {
+		s.arrive(at)
+	}
+}
+
+func (s *story) arrive(i int) {
+	m := s.links[i][0]
+	s.links[i] = s.links[i][1:]
+	s.step((i+1)%len(s.servers), mesh.Received{Message: m})
+}
+
+func (s *story) flush() {
+	for {
+		i := slices.IndexFunc(s.links, func(l []mesh.Message) bool { return len(l) > 0 })
+		if i < 0 {
+			return
+		}
+		s.arrive(i)
+	}
+}
+
+func (s *story) show(t *testing.T, d *datadriven.TestData, at int) {
+	switch {
+	case d.HasArg("session"):
+		s.say("%v", s.session(arg(t, d, "session")))
+	case d.HasArg("store"):
+		s.out.WriteString(s.store.Dump())
+	case d.HasArg("at"):
+		s.out.WriteString(s.servers[at].Dump())
+	default:
+		for i, m := range s.servers {
+			s.say("%d: visible %v received %v stable %v", i+1, m.Visible(), m.Received(), m.Stable())
+		}
+	}
+}
+
+func (s *story) replied(r mesh.Reply) {
+	c := s.calls[r.Op]
+	delete(s.calls, r.Op)
+	if r.Outcome != mesh.Done {
+		s.say("%s is told: %s", c.session, outcomeNames[r.Outcome])
+		return
+	}
+	items := s.session(c.session).Took(r, c.keys...)
+	for i, k := range c.keys {
+		s.say("%s reads %s = %v", c.session, k, items[i])
+	}
+	if r.Write != nil {
+		s.say("%s wrote %v", c.session, r.Write)
+	}
+	for _, w := range r.Carried {
+		s.say("%s is to carry %v", c.session, w)
+	}
+}
+
+var outcomeNames = []string{"done", "busy", "behind", "failed", "rejected", "over"}
+
+var eventNames = [mesh.EventKinds]string{mesh.CarriedMiss: "a row newer than what is visible", mesh.Injected: "a write sent round for another",
+	mesh.Retried: "a persist asked for again", mesh.Voided: "a void", mesh.StaleMessage: "a message of another view", mesh.Resent: "a write sent again"}
+
+func messageText(m mesh.Message) string {
+	switch m := m.(type) {
+	case mesh.Chain:
+		return fmt.Sprintf("%v of head %d", m.Write, m.Head)
+	case mesh.Lap:
+		return fmt.Sprintf("a lap: %v by some, %v by all, low %d", m.Min, m.Stable, m.Low)
+	}
+	return fmt.Sprint(m)
+}
+
+func arg(t *testing.T, d *datadriven.TestData, name string) (v string) {
+	d.MaybeScanArgs(t, name, &v)
+	return v
+}
+
+func list(d *datadriven.TestData, name string) []string {
+	for _, a := range d.CmdArgs {
+		if a.Key == name {
+			return a.Vals
+		}
+	}
+	return nil
+}

@@ -1,0 +1,262 @@
+package mesh
+
+// Op names a caller's operation; the runtime draws them, never twice.
+type Op uint64
+
+// Call names a request to the store. Each is answered by exactly one input.
+type Call uint64
+
+// Mut sets a key, or deletes it.
+type Mut struct {
+	Key    string
+	Value  []byte
+	Delete bool
+}
+
+// Write is a write wherever it goes: on the ring, in the journal, carried by a
+// session. It does not change once it is made.
+type Write struct {
+	Dot   Dot
+	Stamp Stamp
+	Deps  Frontier // causes that were visible somewhere when it was made
+	After []Dot    // causes that were carried, visible nowhere yet as far as is known (M5)
+	Muts  []Mut    // all at once; none if the store refused it (M2)
+}
+
+// Item is what a key holds.
+type Item struct {
+	Exists bool
+	Value  []byte
+	Stamp  Stamp
+}
+
+// Row is the state of a key as the store returned it. A tombstone is a row that
+// does not exist and has a stamp; without a row everything is zero. Who writes
+// past the cache leaves no dot.
+type Row struct {
+	Item
+	Dot Dot
+}
+
+// View is the ring that the coordinator has decided on.
+type View struct {
+	Number uint64
+	Ring   []Origin
+}
+
+// Status sorts the answers of the store.
+type Status uint8
+
+// The statuses.
+const (
+	OK      Status = iota // it happened
+	Refused               // it did not, and no attempt of it ever will: it is the store's to say, from the write alone
+	Fenced                // it did not and will not: this life is over
+	Lost                  // unknown: it may have happened, or may still
+)
+
+// Outcome is the answer to a caller.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Done     Outcome = iota
+	Busy             // it did not happen: too much is under way; try later
+	Behind           // it did not happen: the session knows of what this server does not
+	Failed           // a read got no answer of the store
+	Rejected         // it did not and will not: the store refused the write
+	Over             // it did not happen, or is told by the next life's journal: this life is fenced
+)
+
+// Input is something that has happened.
+type Input interface{ input() }
+
+// Read: a session wants a key.
+type Read struct {
+	Op   Op
+	Key  string
+	Deps Frontier
+}
+
+// ReadMany: a session wants several keys, from one causal cut.
+type ReadMany struct {
+	Op   Op
+	Keys []string
+	Deps Frontier
+}
+
+// Put: a session wants keys set or deleted, all at once. Carried are the writes it
+// carries, causes first, and Time the largest it has seen.
+type Put struct {
+	Op      Op
+	Muts    []Mut
+	Deps    Frontier
+	Carried []*Write
+	Time    uint64
+}
+
+// Recall: a session carries Dots of which it has no more than the names.
+type Recall struct {
+	Op   Op
+	Dots []Dot
+	Deps Frontier
+}
+
+// Loaded answers Load with OK or Lost.
+type Loaded struct {
+	Call   Call
+	Row    Row
+	Status Status
+}
+
+// Fetched answers Fetch with OK and what the journal has of the dots, or Lost.
+type Fetched struct {
+	Call   Call
+	Writes []*Write
+	Status Status
+}
+
+// Persisted answers Persist.
+type Persisted struct {
+	Call   Call
+	Status Status
+}
+
+// Opened: the predecessor has opened a connection. Nothing that it sent on an
+// earlier one arrives any more.
+type Opened struct{}
+
+// Broken: the connection to the successor is gone, and perhaps what was sent on it.
+type Broken struct{}
+
+// Received: a neighbour's message has arrived, in the order of its connection.
+type Received struct{ Message Message }
+
+// Evicted: memory is short, and the runtime wants a key out of it.
+type Evicted struct{ Key string }
+
+// Beat: it is time for the stability vector to go round.
+type Beat struct{}
+
+func (Read) input()      {}
+func (ReadMany) input()  {}
+func (Put) input()       {}
+func (Recall) input()    {}
+func (Loaded) input()    {}
+func (Fetched) input()   {}
+func (Persisted) input() {}
+func (Opened) input()    {}
+func (Broken) input()    {}
+func (Received) input()  {}
+func (Evicted) input()   {}
+func (Beat) input()      {}
+
+// Message is what neighbours on the ring say to each other.
+type Message interface{ message() }
+
+// Chain takes a write from its Head, the server that put it onto the ring, towards
+// the head's predecessor. Head 0 says that it was sent again.
+type Chain struct {
+	View  uint64
+	Head  Origin
+	Write *Write
+}
+
+// Lap goes round to find out what everybody has received.
+type Lap struct {
+	View   uint64
+	Min    Frontier // received by all that it has passed
+	Stable Frontier // received by all
+	Low    uint64   // no write that is not in Stable has a smaller time, as far as those say that it has passed
+}
+
+// Greeting tells the predecessor what need not be sent.
+type Greeting struct {
+	View     uint64
+	Received Frontier
+}
+
+func (Chain) message()    {}
+func (Lap) message()      {}
+func (Greeting) message() {}
+
+// Output is something to be done, in order.
+type Output interface{ output() }
+
+// Load asks the store for a row.
+type Load struct {
+	Call Call
+	Key  string
+}
+
+// Fetch asks the journal for writes.
+type Fetch struct {
+	Call Call
+	Dots []Dot
+}
+
+// Persist asks the store to commit, in one statement, the journal entry of Write and
+// every row that it wins by its stamp. It is the same write in every try. What was
+// committed once, or forgotten since, is OK and changes nothing.
+type Persist struct {
+	Call  Call
+	Write *Write
+	Try   int
+}
+
+// Forget lets the journal drop this life's writes up to a number. The store
+// remembers that number: no late Persist of them may take effect.
+type Forget struct{ Upto uint64 }
+
+// Bury lets the store drop tombstones with a smaller time.
+type Bury struct{ Before uint64 }
+
+// Send gives a message to a neighbour: to the successor on the connection that it
+// greeted on, to the predecessor on the one it opened.
+type Send struct {
+	To      Origin
+	Message Message
+}
+
+// Reply answers a caller.
+type Reply struct {
+	Op      Op
+	Outcome Outcome
+	Item    Item     // of a Read
+	Items   []Item   // of a ReadMany, as its Keys
+	Visible Frontier // what is visible here; contains the Deps of the operation
+	Carried []*Write // what the session must carry from here on, causes first
+	Write   *Write   // what a Put became
+}
+
+// Event reports something that metrics count; it asks for nothing.
+type Event struct{ Kind EventKind }
+
+// EventKind says what an Event counts.
+type EventKind uint8
+
+// The events.
+const (
+	Hit          EventKind = iota // all keys were in memory
+	Missed                        // a row was asked for
+	CarriedMiss                   // a row was newer than what is visible (M12)
+	Journaled                     // the journal was asked
+	Injected                      // a write of another origin went onto the ring from here (M4, M12)
+	Retried                       // a Persist got no answer
+	Voided                        // the store refused a write (M2)
+	Throttled                     // a caller was told to try later (M16)
+	FellBehind                    // a session knew of what was not received here
+	StaleMessage                  // of another view
+	Resent                        // after a connection was opened
+	Floored                       // a write was not kept, for something newer may have been evicted (M10)
+	EventKinds
+)
+
+func (Load) output()    {}
+func (Fetch) output()   {}
+func (Persist) output() {}
+func (Forget) output()  {}
+func (Bury) output()    {}
+func (Send) output()    {}
+func (Reply) output()   {}
+func (Event) output()   {}

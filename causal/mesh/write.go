@@ -1,0 +1,73 @@
+package mesh
+
+// put is an own write that the store has not confirmed.
+type put struct {
+	op    Op
+	write *Write
+	try   int
+	void  bool // the store has refused it
+}
+
+func (s *Server) put(now uint64, in Put, out []Output) []Output {
+	switch {
+	case s.over:
+		return s.refuse(in.Op, Over, out)
+	case !in.Deps.Within(s.received.Frontier) || !s.follows(in.Carried):
+		return s.refuse(in.Op, Behind, out)
+	case s.number-s.stable.Upto(s.opt.Self) >= uint64(s.opt.Window): // M16
+		return s.refuse(in.Op, Busy, out)
+	}
+	s.integrate(in.Deps)
+	var after []Dot
+	for _, c := range in.Carried {
+		out = s.inject(c, out) // M4
+		after = append(after, c.Dot)
+	}
+	s.number++
+	s.time = max(s.time, in.Time, now) + 1 // M1
+	w := &Write{Dot{s.opt.Self, s.number}, Stamp{s.time, s.opt.Self}, in.Deps, after, in.Muts}
+	return s.persist(&put{op: in.Op, write: w}, out)
+}
+
+// follows reports whether the visible causes of carried writes have been received.
+func (s *Server) follows(carried []*Write) bool {
+	for _, c := range carried {
+		if !c.Deps.Within(s.received.Frontier) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Server) persist(p *put, out []Output) []Output {
+	c := s.call()
+	s.pending[c] = p
+	return append(out, Persist{c, p.write, p.try})
+}
+
+// persisted hears of an own write. Nobody learns of it before the store has it (M2).
+func (s *Server) persisted(in Persisted, out []Output) []Output {
+	p := s.pending[in.Call]
+	delete(s.pending, in.Call)
+	switch in.Status {
+	case Lost: // M2: it may have been committed, or may still, so its number is taken
+		p.try++
+		return s.persist(p, append(out, Event{Retried}))
+	case Refused: // M2: a gap would stop the stability vector for good
+		void := *p.write
+		void.Muts = nil
+		p.write, p.void = &void, true
+		return s.persist(p, append(out, Event{Voided}))
+	case Fenced:
+		s.over = true
+		return s.refuse(p.op, Over, out)
+	}
+	if !s.received.Covers(p.write.Dot) { // somebody may have found it in the store and sent it round already
+		s.take(p.write) // M3
+	}
+	out = s.pass(s.opt.Self, p.write, out)
+	if p.void {
+		return s.refuse(p.op, Rejected, out)
+	}
+	return s.answer(Reply{Op: p.op, Write: p.write}, out)
+}

@@ -1,0 +1,153 @@
+package sim
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/freshet-cache/freshet/causal/mesh"
+)
+
+// MeshStore is a store as package mesh asks for one: rows that keep the largest stamp,
+// and a journal. It remembers every write that was ever committed, for judges.
+type MeshStore struct {
+	rows    map[string]mesh.Row
+	journal map[mesh.Dot]*mesh.Write
+	settled map[mesh.Origin]uint64
+	fenced  map[mesh.Origin]bool
+	truth   map[mesh.Dot]*mesh.Write
+	byKey   map[string][]*mesh.Write
+}
+
+// NewMeshStore returns a store without rows.
+func NewMeshStore() *MeshStore {
+	return &MeshStore{rows: map[string]mesh.Row{}, journal: map[mesh.Dot]*mesh.Write{}, settled: map[mesh.Origin]uint64{},
+		fenced: map[mesh.Origin]bool{}, truth: map[mesh.Dot]*mesh.Write{}, byKey: map[string][]*mesh.Write{}}
+}
+
+// Persist commits a write, once. Values that begin with "!" are refused.
+func (s *MeshStore) Persist(w *mesh.Write) mesh.Status {
+	switch {
+	case s.fenced[w.Dot.Origin]:
+		return mesh.Fenced
+	case w.Dot.N <= s.settled[w.Dot.Origin] || s.journal[w.Dot] != nil:
+		return mesh.OK
+	case slices.ContainsFunc(w.Muts, func(m mesh.Mut) bool { return bytes.HasPrefix(m.Value, []byte("!")) }):
+		return mesh.Refused
+	}
+	s.journal[w.Dot], s.truth[w.Dot] = w, w
+	for _, m := range w.Muts {
+		s.byKey[m.Key] = append(s.byKey[m.Key], w)
+		if s.rows[m.Key].Stamp.Less(w.Stamp) {
+			s.rows[m.Key] = mesh.Row{Item: mesh.Item{Exists: !m.Delete, Value: m.Value, Stamp: w.Stamp}, Dot: w.Dot}
+		}
+	}
+	return mesh.OK
+}
+
+// Outside writes a row past every cache, without a dot.
+func (s *MeshStore) Outside(key, value string, time uint64) {
+	s.rows[key] = mesh.Row{Item: mesh.Item{Exists: true, Value: []byte(value), Stamp: mesh.Stamp{Time: time}}}
+}
+
+// Load is the row of a key.
+func (s *MeshStore) Load(key string) mesh.Row { return s.rows[key] }
+
+// Fetch is what the journal has of the dots.
+func (s *MeshStore) Fetch(dots []mesh.Dot) (out []*mesh.Write) {
+	for _, d := range dots {
+		if w := s.journal[d]; w != nil {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// Forget drops an origin's journal up to a number.
+func (s *MeshStore) Forget(o mesh.Origin, upto uint64) {
+	s.settled[o] = max(s.settled[o], upto)
+	maps.DeleteFunc(s.journal, func(d mesh.Dot, _ *mesh.Write) bool { return d.Origin == o && d.N <= upto })
+}
+
+// Bury drops tombstones with a smaller time.
+func (s *MeshStore) Bury(before uint64) {
+	maps.DeleteFunc(s.rows, func(_ string, r mesh.Row) bool { return !r.Exists && r.Stamp.Time < before })
+}
+
+// Fence lets nothing of an origin be committed any more.
+func (s *MeshStore) Fence(o mesh.Origin) { s.fenced[o] = true }
+
+// Judge compares a server with the truth: what is visible is closed under causes, and
+// what is in memory is the newest of what is visible.
+func (s *MeshStore) Judge(m *mesh.Server) error {
+	visible := m.Visible()
+	for d, w := range s.truth { // the order shows only in what a violation is called
+		if !visible.Covers(d) {
+			continue
+		}
+		if !w.Deps.Within(visible) {
+			return fmt.Errorf("%v is visible without its causes, of which %v is", w, visible)
+		}
+		for _, c := range w.After {
+			if !visible.Covers(c) {
+				return fmt.Errorf("%v is visible without its cause %v", w, c)
+			}
+		}
+	}
+	for key, writes := range s.byKey {
+		got, ok := m.Peek(key)
+		if !ok {
+			continue
+		}
+		want := s.newest(key, writes, visible)
+		if got.Exists != want.Exists || got.Exists && !bytes.Equal(got.Value, want.Value) {
+			return fmt.Errorf("%s is %v in memory, and %v is the newest of what is visible: %v", key, got, want, visible)
+		}
+	}
+	return nil
+}
+
+func (s *MeshStore) newest(key string, writes []*mesh.Write, visible mesh.Frontier) (it mesh.Item) {
+	if r := s.rows[key]; r.Dot == (mesh.Dot{}) {
+		it = r.Item
+	}
+	for _, w := range writes {
+		if it.Stamp.Less(w.Stamp) && visible.Covers(w.Dot) {
+			for _, m := range w.Muts {
+				if m.Key == key {
+					it = mesh.Item{Exists: !m.Delete, Value: m.Value, Stamp: w.Stamp}
+				}
+			}
+		}
+	}
+	return it
+}
+
+// Agree compares a server at rest with the store.
+func (s *MeshStore) Agree(m *mesh.Server) error {
+	for key, r := range s.rows {
+		if got, ok := m.Peek(key); ok && (got.Exists != r.Exists || got.Exists && !bytes.Equal(got.Value, r.Value)) {
+			return fmt.Errorf("all is at rest, and %s is %v in memory and %v in the store", key, got, r.Item)
+		}
+	}
+	return nil
+}
+
+// Journal is how many writes the journal keeps.
+func (s *MeshStore) Journal() int { return len(s.journal) }
+
+// Dump is the store as text.
+func (s *MeshStore) Dump() string {
+	var b strings.Builder
+	for _, k := range slices.Sorted(maps.Keys(s.rows)) {
+		fmt.Fprintf(&b, "row %s = %v %v\n", k, s.rows[k].Item, s.rows[k].Dot)
+	}
+	var lines []string
+	for _, w := range s.journal {
+		lines = append(lines, fmt.Sprintf("journal %v\n", w))
+	}
+	slices.Sort(lines)
+	return b.String() + strings.Join(lines, "")
+}
