@@ -7,4 +7,7 @@
 // every value is written once is decided by zones in O(n log n) (Gibbons and
 // Korach, Testing Shared Memories, 1997); others by search (porcupine), which may
 // give up: then the verdict says so, and that is not a success.
+//
+// [Causal] judges sessions that fork, join and roam: whether their causal order and
+// one order of the writes to every key explain what was read. It needs no clock.
 package check
