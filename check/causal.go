@@ -261,7 +261,12 @@ func (c *causality) members(v int32) []int32 {
 
 // union are the writes of both that none of the others comes after.
 func (c *causality) union(k int, a, b int32) int32 {
-	if a == 0 {
+	switch {
+	case a == 0:
+		return b
+	case a > 0 && b > 0 && c.overwrites(k, a-1, b-1):
+		return a
+	case a > 0 && b > 0 && c.overwrites(k, b-1, a-1):
 		return b
 	}
 	all := slices.Concat(c.members(a), c.members(b))
@@ -287,11 +292,12 @@ func (c *causality) union(k int, a, b int32) int32 {
 
 // overwrites reports whether the write y of a key came after x.
 func (c *causality) overwrites(k int, y, x int32) bool {
-	if c.depth[y] <= c.depth[x] {
-		return false
-	}
-	for _, z := range c.members(c.before[y].at(k)) {
-		if z == x || c.overwrites(k, z, x) {
+	for c.depth[y] > c.depth[x] {
+		v := c.before[y].at(k)
+		if v <= 0 {
+			return slices.ContainsFunc(c.members(v), func(z int32) bool { return z == x || c.overwrites(k, z, x) })
+		}
+		if y = v - 1; y == x {
 			return true
 		}
 	}
