@@ -19,12 +19,14 @@ type MeshStore struct {
 	fenced  map[mesh.Origin]bool
 	truth   map[mesh.Dot]*mesh.Write
 	byKey   map[string][]*mesh.Write
+	outside map[string]mesh.Item
+	horizon uint64
 }
 
 // NewMeshStore returns a store without rows.
 func NewMeshStore() *MeshStore {
 	return &MeshStore{rows: map[string]mesh.Row{}, journal: map[mesh.Dot]*mesh.Write{}, settled: map[mesh.Origin]uint64{},
-		fenced: map[mesh.Origin]bool{}, truth: map[mesh.Dot]*mesh.Write{}, byKey: map[string][]*mesh.Write{}}
+		fenced: map[mesh.Origin]bool{}, truth: map[mesh.Dot]*mesh.Write{}, byKey: map[string][]*mesh.Write{}, outside: map[string]mesh.Item{}}
 }
 
 // Persist commits a write, once. Values that begin with "!" are refused.
@@ -49,11 +51,17 @@ func (s *MeshStore) Persist(w *mesh.Write) mesh.Status {
 
 // Outside writes a row past every cache, without a dot.
 func (s *MeshStore) Outside(key, value string, time uint64) {
-	s.rows[key] = mesh.Row{Item: mesh.Item{Exists: true, Value: []byte(value), Stamp: mesh.Stamp{Time: time}}}
+	s.outside[key] = mesh.Item{Exists: true, Value: []byte(value), Stamp: mesh.Stamp{Time: time}}
+	s.rows[key] = mesh.Row{Item: s.outside[key]}
 }
 
 // Load is the row of a key.
-func (s *MeshStore) Load(key string) mesh.Row { return s.rows[key] }
+func (s *MeshStore) Load(key string) mesh.Row {
+	if r, ok := s.rows[key]; ok {
+		return r
+	}
+	return mesh.Row{Item: mesh.Item{Stamp: mesh.Stamp{Time: s.horizon}}}
+}
 
 // Fetch is what the journal has of the dots.
 func (s *MeshStore) Fetch(dots []mesh.Dot) (out []*mesh.Write) {
@@ -73,6 +81,7 @@ func (s *MeshStore) Forget(o mesh.Origin, upto uint64) {
 
 // Bury drops tombstones with a smaller time.
 func (s *MeshStore) Bury(before uint64) {
+	s.horizon = max(s.horizon, before)
 	maps.DeleteFunc(s.rows, func(_ string, r mesh.Row) bool { return !r.Exists && r.Stamp.Time < before })
 }
 
@@ -110,9 +119,7 @@ func (s *MeshStore) Judge(m *mesh.Server) error {
 }
 
 func (s *MeshStore) newest(key string, writes []*mesh.Write, visible mesh.Frontier) (it mesh.Item) {
-	if r := s.rows[key]; r.Dot == (mesh.Dot{}) {
-		it = r.Item
-	}
+	it = s.outside[key]
 	for _, w := range writes {
 		if it.Stamp.Less(w.Stamp) && visible.Covers(w.Dot) {
 			for _, m := range w.Muts {
@@ -149,5 +156,21 @@ func (s *MeshStore) Dump() string {
 		lines = append(lines, fmt.Sprintf("journal %v\n", w))
 	}
 	slices.Sort(lines)
-	return b.String() + strings.Join(lines, "")
+	return fmt.Sprintln(b.String(), "buried before", s.horizon, strings.Join(lines, ""))
+}
+
+// Find is the write that left a stamp at a key.
+func (s *MeshStore) Find(key string, stamp mesh.Stamp) (mesh.Dot, bool) {
+	for _, w := range s.byKey[key] {
+		if w.Stamp == stamp {
+			return w.Dot, true
+		}
+	}
+	return mesh.Dot{}, false
+}
+
+// Wrote reports whether a write was to a key.
+func (s *MeshStore) Wrote(d mesh.Dot, key string) bool {
+	w := s.truth[d]
+	return w != nil && slices.ContainsFunc(w.Muts, func(m mesh.Mut) bool { return m.Key == key })
 }

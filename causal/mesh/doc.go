@@ -49,9 +49,11 @@
 //
 //	M13 The journal keeps a write until its origin knows that everybody has received it;
 //	    so what is in neither the journal nor sight has been received here.
-//	M14 What everybody has received is shown, its causes with it, and leaves the log.
+//	M14 A lap follows everything that the first server had received round the ring. When
+//	    it is back, that is stable: it is shown, and leaves the log.
 //	M15 A tombstone stays until every write with a smaller time has been shown
-//	    everywhere, and none is to come.
+//	    everywhere, and none is to come. Absence says how far that had come: it beats
+//	    what a waiting reader has kept of older writes.
 //	M16 Own writes that are not stable are bounded, and with them every log and I-cache:
 //	    beyond that a caller is told to try later. So are requests to the store.
 //	M17 When a connection is opened, what the other side lacks is sent again in the order

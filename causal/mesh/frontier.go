@@ -130,21 +130,8 @@ func (f Frontier) Union(o Frontier) Frontier {
 	return u
 }
 
-// Solid is the set without what stands above a gap.
-func (f Frontier) Solid() Frontier { return Frontier{upto: f.upto} }
-
 // Size is how many numbers it takes to tell the set.
 func (f Frontier) Size() int { return len(f.upto) + len(f.extra) }
-
-// meet is the set of what both have below their gaps.
-func (f Frontier) meet(o Frontier) (m Frontier) {
-	for _, d := range f.upto {
-		if n := min(d.N, o.Upto(d.Origin)); n > 0 {
-			m.upto = append(m.upto, Dot{d.Origin, n})
-		}
-	}
-	return m
-}
 
 // missing are the dots of f that are not in o, by origin and number. There may be
 // any number of them; whoever calls knows that f is bounded.

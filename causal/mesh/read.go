@@ -13,13 +13,13 @@ type wait struct {
 
 // load is a row that is asked for, and what must be known of it before it can be told.
 type load struct {
-	key    *key // none for a Recall
-	row    Row
-	write  *Write // the row's, if it is not visible
-	asked  []Dot
-	got    []*Write // from the journal
-	dots   []Dot    // of a Recall
-	waits  []*wait
+	key   *key // none for a Recall
+	row   Row
+	write *Write // the row's, if it is not visible
+	asked []Dot
+	got   []*Write // from the journal
+	dots  []Dot    // of a Recall
+	waits []*wait
 }
 
 func (s *Server) read(in Read, out []Output) []Output {
@@ -193,7 +193,6 @@ func (s *Server) settle(l *load, out []Output) []Output {
 			out = s.finish(w, out)
 		}
 	}
-	s.shrink()
 	return out
 }
 
@@ -211,6 +210,7 @@ func (s *Server) finish(w *wait, out []Output) []Output {
 		items[i] = overlay(s.cache[name].Item, name, extras)
 		s.unpin(name)
 	}
+	s.shrink()
 	r := Reply{Op: w.op, Carried: extras}
 	if w.many {
 		r.Items = items
@@ -238,6 +238,7 @@ func (s *Server) give(l *load, why Outcome, out []Output) []Output {
 			w.loads = 0
 		}
 	}
+	s.shrink()
 	return out
 }
 

@@ -76,7 +76,7 @@ func (s *Server) beat(out []Output) []Output {
 		s.circling++
 		return out
 	}
-	m := Lap{View: s.view.Number, Min: s.received.share().Solid(), Stable: s.stable, Low: s.low()}
+	m := Lap{View: s.view.Number, Seen: s.received.share(), Stable: s.stable, Low: s.low()}
 	switch {
 	case s.next == s.opt.Self:
 		return s.lap(m, out)
@@ -87,21 +87,22 @@ func (s *Server) beat(out []Output) []Output {
 	return append(out, Send{s.next, m})
 }
 
-// lap takes part in finding out what is stable, or hears it (M14).
+// lap passes a lap on, which has what the first server had received go before it on every
+// connection; or hears that it has been everywhere (M14).
 func (s *Server) lap(m Lap, out []Output) []Output {
 	if m.View != s.view.Number {
 		return append(out, Event{StaleMessage})
 	}
 	if s.view.Ring[0] != s.opt.Self {
 		out = s.settled(m.Stable, out)
-		m.Min, m.Low = m.Min.meet(s.received.Frontier), min(m.Low, s.low())
+		m.Low = min(m.Low, s.low())
 		if s.up {
 			out = append(out, Send{s.next, m})
 		}
 		return out
 	}
 	s.circling = 0
-	out = s.settled(s.stable.Union(m.Min), out)
+	out = s.settled(s.stable.Union(m.Seen), out)
 	// M15: every server has shown all writes below m.Low, and none will be made.
 	if m.Low > s.buried && s.dead >= s.buried && s.dead > 0 {
 		s.buried = m.Low
@@ -131,11 +132,7 @@ func (s *Server) settled(stable Frontier, out []Output) []Output {
 	if stable.Within(s.stable) {
 		return out
 	}
-	for _, d := range stable.missing(s.visible.Frontier, nil) {
-		if w := s.hidden[d]; w != nil { // else it was a cause of an earlier one
-			s.show(w)
-		}
-	}
+	s.integrate(stable) // what a server has received is closed under causes
 	own := s.stable.Upto(s.opt.Self)
 	s.stable = stable
 	s.log = slices.DeleteFunc(s.log, func(w *Write) bool { return stable.Covers(w.Dot) })

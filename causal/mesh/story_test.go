@@ -119,7 +119,9 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	case "evict":
 		s.step(at, mesh.Evicted{Key: key})
 	case "outside":
-		s.store.Outside(key, arg(t, d, "value"), 0)
+		time := uint64(0)
+		d.MaybeScanArgs(t, "time", &time)
+		s.store.Outside(key, arg(t, d, "value"), time)
 	case "show":
 		s.show(t, d, at)
 	default:
@@ -339,7 +341,7 @@ func messageText(m mesh.Message) string {
 	case mesh.Chain:
 		return fmt.Sprintf("%v of head %d", m.Write, m.Head)
 	case mesh.Lap:
-		return fmt.Sprintf("a lap: %v by some, %v by all, low %d", m.Min, m.Stable, m.Low)
+		return fmt.Sprintf("a lap: %v by the first, %v by all, low %d", m.Seen, m.Stable, m.Low)
 	}
 	return fmt.Sprint(m)
 }

@@ -31,8 +31,9 @@ type Item struct {
 }
 
 // Row is the state of a key as the store returned it. A tombstone is a row that
-// does not exist and has a stamp; without a row everything is zero. Who writes
-// past the cache leaves no dot.
+// does not exist and has a stamp. Where there is no row, the time of the stamp is that of
+// the latest Bury, and everything else is zero: a tombstone may have stood there (M15). Who
+// writes past the cache leaves no dot.
 type Row struct {
 	Item
 	Dot Dot
@@ -165,7 +166,7 @@ type Chain struct {
 // Lap goes round to find out what everybody has received.
 type Lap struct {
 	View   uint64
-	Min    Frontier // received by all that it has passed
+	Seen   Frontier // received by the first server when it went off
 	Stable Frontier // received by all
 	Low    uint64   // no write that is not in Stable has a smaller time, as far as those say that it has passed
 }
@@ -208,7 +209,8 @@ type Persist struct {
 // remembers that number: no late Persist of them may take effect.
 type Forget struct{ Upto uint64 }
 
-// Bury lets the store drop tombstones with a smaller time.
+// Bury lets the store drop tombstones with a smaller time. It remembers that time, from
+// before it drops anything: see Row.
 type Bury struct{ Before uint64 }
 
 // Send gives a message to a neighbour: to the successor on the connection that it
@@ -248,7 +250,6 @@ const (
 	FellBehind                    // a session knew of what was not received here
 	StaleMessage                  // of another view
 	Resent                        // after a connection was opened
-	Floored                       // a write was not kept, for something newer may have been evicted (M10)
 	EventKinds
 )
 

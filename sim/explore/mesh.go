@@ -1,0 +1,369 @@
+package explore
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/freshet-cache/freshet/causal/mesh"
+	"github.com/freshet-cache/freshet/sim"
+)
+
+// Mesh is a scope for causal/mesh: a ring, what sessions do one after the other, and how
+// often each misfortune may strike.
+type Mesh struct {
+	Servers  int
+	Sessions [][]MeshCall
+	Keys     []string // cached as absent everywhere when all begins
+	Capacity int      // of every server
+	Window   int
+	Beats    int // laps that may go off
+	Evicts   int // keys that may be evicted
+	Breaks   int // connections that may break; they are opened again at any time
+	Losses   int // answers of the store to a Persist that may be lost
+}
+
+// MeshCall is one call. At server -1 it may be made anywhere.
+type MeshCall struct {
+	At     int
+	Read   string // keys, one letter each
+	Put    string // a key
+	Delete bool
+	Fork   int // 1 plus the session whose knowledge it begins with
+	Join   int // 1 plus the session whose knowledge it takes
+}
+
+type meshWorld struct {
+	scope    Mesh
+	left     Mesh
+	store    *sim.MeshStore
+	servers  []*mesh.Server
+	links    [][]mesh.Message
+	broken   []bool
+	reqs     []*meshRequest
+	sessions []*meshSession
+	causes   map[mesh.Dot]causes // of every write, itself among them
+	op       mesh.Op
+	err      error
+}
+
+type meshRequest struct {
+	server int
+	out    mesh.Output
+	answer mesh.Input
+}
+
+type causes map[mesh.Dot]mesh.Stamp
+
+type meshSession struct {
+	mesh.Session
+	next int
+	busy bool
+	past causes
+	call MeshCall
+	op   mesh.Op
+}
+
+// Begin returns the first state.
+func (s Mesh) Begin() World {
+	w := &meshWorld{scope: s, left: s, store: sim.NewMeshStore(), causes: map[mesh.Dot]causes{}}
+	view := mesh.View{Number: 1}
+	for i := range s.Servers {
+		view.Ring = append(view.Ring, mesh.Origin(i+1))
+	}
+	for i := range s.Servers {
+		w.servers = append(w.servers, mesh.New(mesh.Options{Self: mesh.Origin(i + 1), View: view, Keys: s.Capacity, Window: s.Window}))
+		w.links, w.broken = append(w.links, nil), append(w.broken, false)
+	}
+	for range s.Sessions {
+		w.sessions = append(w.sessions, &meshSession{past: causes{}})
+	}
+	for i := range s.Servers {
+		w.connect(i)
+		for _, k := range s.Keys {
+			w.step(i, mesh.Read{Op: 1 << 40, Key: k})
+			for len(w.reqs) > 0 {
+				w.progress(w.reqs[0])
+			}
+		}
+	}
+	return w
+}
+
+func (w *meshWorld) choices() (out []choice) {
+	add := func(name string, do func()) { out = append(out, choice{name, do}) }
+	for i, l := range w.links {
+		if len(l) > 0 {
+			add(fmt.Sprintf("%v arrives from %d", l[0], i+1), func() { w.arrive(i) })
+		}
+		switch {
+		case w.broken[i]:
+			add(fmt.Sprintf("%d connects again", i+1), func() { w.connect(i) })
+		case w.left.Breaks > 0 && len(l) > 0:
+			add(fmt.Sprintf("the connection of %d breaks", i+1), func() {
+				w.left.Breaks--
+				w.links[i], w.broken[i] = nil, true
+				w.step(i, mesh.Broken{})
+			})
+		}
+	}
+	for _, r := range w.reqs {
+		what := "is done"
+		if r.answer != nil {
+			what = "is answered"
+		}
+		name := fmt.Sprintf("%T%v of %d ", r.out, r.out, r.server+1)
+		add(name+what, func() { w.progress(r) })
+		if p, ok := r.out.(mesh.Persist); ok && w.left.Losses > 0 {
+			add(name+"has no answer", func() {
+				w.left.Losses--
+				w.drop(r)
+				w.step(r.server, mesh.Persisted{Call: p.Call, Status: mesh.Lost})
+			})
+		}
+	}
+	for i, c := range w.sessions {
+		if c.busy || c.next == len(w.scope.Sessions[i]) {
+			continue
+		}
+		call := w.scope.Sessions[i][c.next]
+		for at := range w.servers {
+			if call.At == at || call.At < 0 {
+				add(fmt.Sprintf("session %d at %d: %+v", i, at+1, call), func() { w.call(i, at, call) })
+			}
+		}
+	}
+	if w.left.Beats > 0 {
+		add("a beat", func() { w.left.Beats--; w.step(0, mesh.Beat{}) })
+	}
+	for i, m := range w.servers {
+		for _, k := range []string{"x", "y"} {
+			if it, ok := m.Peek(k); ok && w.left.Evicts > 0 && (it.Stamp != mesh.Stamp{} || len(w.scope.Keys) > 0) {
+				add(fmt.Sprintf("%s is evicted at %d", k, i+1), func() { w.left.Evicts--; w.step(i, mesh.Evicted{Key: k}) })
+			}
+		}
+	}
+	return out
+}
+
+// call lets a session make its next call.
+func (w *meshWorld) call(i, at int, call MeshCall) {
+	c := w.sessions[i]
+	if c.next++; call.Fork > 0 {
+		c.Session = *w.sessions[call.Fork-1].Fork()
+		c.past = maps.Clone(w.sessions[call.Fork-1].past)
+	}
+	if call.Join > 0 {
+		c.Join(&w.sessions[call.Join-1].Session)
+		c.know(w.sessions[call.Join-1].past)
+	}
+	w.op++
+	c.busy, c.call, c.op = true, call, w.op
+	switch {
+	case call.Put != "":
+		w.step(at, c.Put(w.op, mesh.Mut{Key: call.Put, Value: fmt.Appendf(nil, "v%d.%d", i, c.next), Delete: call.Delete}))
+	case len(call.Read) == 1:
+		w.step(at, c.Read(w.op, call.Read))
+	default:
+		w.step(at, c.ReadMany(w.op, strings.Split(call.Read, "")...))
+	}
+}
+
+func (c *meshSession) know(past causes) {
+	c.past = maps.Clone(c.past)
+	maps.Copy(c.past, past)
+}
+
+func (w *meshWorld) replied(r mesh.Reply) {
+	i := slices.IndexFunc(w.sessions, func(c *meshSession) bool { return c.busy && c.op == r.Op })
+	if i < 0 {
+		return // what was asked before all began
+	}
+	c := w.sessions[i]
+	c.busy = false
+	if r.Outcome == mesh.Busy { // it asks again
+		c.next--
+		return
+	}
+	if r.Outcome != mesh.Done {
+		w.fail(fmt.Errorf("session %d is answered %d", i, r.Outcome))
+		return
+	}
+	keys := strings.Split(c.call.Read, "")
+	if c.call.Read == "" {
+		keys = nil
+	}
+	items := c.Took(r, keys...)
+	if r.Write != nil {
+		own := maps.Clone(c.past)
+		own[r.Write.Dot] = r.Write.Stamp
+		w.causes[r.Write.Dot], c.past = own, own
+	}
+	w.judge(i, c, keys, items)
+}
+
+// judge compares what a session has read with what it knows of, directly or through what
+// it has read now: all of it together must be the newest of one causal past.
+func (w *meshWorld) judge(i int, c *meshSession, keys []string, items []mesh.Item) {
+	for k, it := range items {
+		d, found := w.store.Find(keys[k], it.Stamp)
+		switch {
+		case it.Stamp.Origin == 0: // never written, or buried
+		case !found:
+			w.fail(fmt.Errorf("session %d reads %s = %v, which nobody wrote", i, keys[k], it))
+		case w.causes[d] == nil: // its writer has not heard of it
+			w.causes[d] = w.guess(d)
+			c.know(w.causes[d])
+		default:
+			c.know(w.causes[d])
+		}
+	}
+	for k, it := range items {
+		for d, stamp := range c.past {
+			if w.store.Wrote(d, keys[k]) && it.Stamp.Less(stamp) {
+				w.fail(fmt.Errorf("session %d reads %s = %v, and knows of %v", i, keys[k], it, d))
+			}
+		}
+	}
+}
+
+// guess is what the session knew that is writing d.
+func (w *meshWorld) guess(d mesh.Dot) causes {
+	for _, r := range w.reqs {
+		if p, ok := r.out.(mesh.Persist); ok && p.Write.Dot == d {
+			for i, c := range w.sessions {
+				if c.busy && string(p.Write.Muts[0].Value) == fmt.Sprintf("v%d.%d", i, c.next) {
+					own := maps.Clone(c.past)
+					own[d] = p.Write.Stamp
+					return own
+				}
+			}
+		}
+	}
+	return causes{}
+}
+
+func (w *meshWorld) step(i int, in mesh.Input) {
+	outs := w.servers[i].Step(0, in, nil)
+	w.servers[i].Check()
+	for _, out := range outs {
+		switch out := out.(type) {
+		case mesh.Load, mesh.Fetch, mesh.Persist:
+			w.reqs = append(w.reqs, &meshRequest{server: i, out: out})
+		case mesh.Send:
+			if g, ok := out.Message.(mesh.Greeting); ok {
+				w.step(int(out.To)-1, mesh.Received{Message: g})
+			} else {
+				w.links[i] = append(slices.Clone(w.links[i]), out.Message)
+			}
+		case mesh.Forget:
+			w.store.Forget(mesh.Origin(i+1), out.Upto)
+		case mesh.Bury:
+			w.store.Bury(out.Before)
+		case mesh.Reply:
+			w.replied(out)
+		}
+	}
+	mesh.CheckRing(w.servers)
+	w.fail(w.store.Judge(w.servers[i]))
+}
+
+func (w *meshWorld) fail(err error) {
+	if w.err == nil {
+		w.err = err
+	}
+}
+
+func (w *meshWorld) connect(i int) {
+	w.links[i], w.broken[i] = nil, false
+	w.step((i+1)%len(w.servers), mesh.Opened{})
+}
+
+func (w *meshWorld) arrive(i int) {
+	m := w.links[i][0]
+	w.links[i] = w.links[i][1:]
+	w.step((i+1)%len(w.servers), mesh.Received{Message: m})
+}
+
+func (w *meshWorld) drop(r *meshRequest) {
+	w.reqs = slices.DeleteFunc(slices.Clone(w.reqs), func(o *meshRequest) bool { return o == r })
+}
+
+// progress lets the store do what it was asked, or its answer arrive.
+func (w *meshWorld) progress(r *meshRequest) {
+	if r.answer != nil {
+		w.drop(r)
+		w.step(r.server, r.answer)
+		return
+	}
+	switch out := r.out.(type) {
+	case mesh.Load:
+		r.answer = mesh.Loaded{Call: out.Call, Row: w.store.Load(out.Key)}
+	case mesh.Fetch:
+		r.answer = mesh.Fetched{Call: out.Call, Writes: w.store.Fetch(out.Dots)}
+	case mesh.Persist:
+		r.answer = mesh.Persisted{Call: out.Call, Status: w.store.Persist(out.Write)}
+	}
+}
+
+// Choices implements World.
+func (w *meshWorld) Choices() (out []string) {
+	for _, c := range w.choices() {
+		out = append(out, c.name)
+	}
+	return out
+}
+
+// Choose implements World.
+func (w *meshWorld) Choose(i int) error {
+	w.choices()[i].do()
+	if w.err == nil && len(w.choices()) == 0 {
+		w.rest()
+	}
+	return w.err
+}
+
+// rest is when nothing more can happen: two laps later everything must be everywhere.
+func (w *meshWorld) rest() {
+	for range 3 * 8 {
+		w.step(0, mesh.Beat{})
+		for i := 0; i < len(w.links); {
+			if len(w.links[i]) > 0 {
+				w.arrive(i)
+				i = 0
+				continue
+			}
+			i++
+		}
+	}
+	for i, m := range w.servers {
+		if !m.Visible().Equal(w.servers[0].Received()) || w.store.Journal() > 0 || !m.Idle() {
+			w.fail(fmt.Errorf("all is at rest, and server %d shows %v of %v; the journal keeps %d writes", i+1, m.Visible(), w.servers[0].Received(), w.store.Journal()))
+		}
+		w.fail(w.store.Agree(m))
+	}
+	for i, c := range w.sessions {
+		if c.busy || c.next < len(w.scope.Sessions[i]) {
+			w.fail(fmt.Errorf("all is at rest, and session %d waits", i))
+		}
+	}
+}
+
+// Dump implements World.
+func (w *meshWorld) Dump() string {
+	var b strings.Builder
+	for i, m := range w.servers {
+		fmt.Fprintf(&b, "%sto the next: %v %v\n", m.Dump(), w.links[i], w.broken[i])
+	}
+	b.WriteString(w.store.Dump())
+	for _, r := range w.reqs {
+		fmt.Fprintf(&b, "%d %T %v %+v\n", r.server, r.out, r.out, r.answer)
+	}
+	for _, c := range w.sessions {
+		past := slices.SortedFunc(maps.Keys(c.past), func(a, b mesh.Dot) int { return strings.Compare(a.String(), b.String()) })
+		fmt.Fprintf(&b, "session %d %v %v %v\n", c.next, c.busy, &c.Session, past)
+	}
+	fmt.Fprintln(&b, w.left.Beats, w.left.Evicts, w.left.Breaks, w.left.Losses)
+	return b.String()
+}

@@ -1,0 +1,59 @@
+package explore
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+func anywhere(c MeshCall) MeshCall { c.At = -1; return c }
+
+var (
+	putX   = anywhere(MeshCall{Put: "x"})
+	putY   = anywhere(MeshCall{Put: "y"})
+	readX  = anywhere(MeshCall{Read: "x"})
+	readY  = anywhere(MeshCall{Read: "y"})
+	readXY = anywhere(MeshCall{Read: "xy"})
+)
+
+func at(i int, c MeshCall) MeshCall { c.At = i; return c }
+
+// meshes are scopes of causal/mesh, each for the rules it exercises. Every one is
+// explored completely or up to its limit.
+var meshes = []struct {
+	name  string
+	limit int
+	Mesh
+}{
+	{"roaming", 5_000, Mesh{Servers: 3, Keys: []string{"x", "y"}, Sessions: [][]MeshCall{{at(0, putX), putY}, {readY, readX}}}},
+	{"misses", 5_000, Mesh{Servers: 3, Sessions: [][]MeshCall{{at(0, putX), putY}, {readY, readX}}}},
+	{"one-cut", 5_000, Mesh{Servers: 2, Sessions: [][]MeshCall{{at(0, putX), putY, putX}, {readXY}}}},
+	{"two-writers", 5_000, Mesh{Servers: 2, Keys: []string{"x"}, Sessions: [][]MeshCall{{putX, readX}, {putX, readX}}}},
+	{"eviction", 5_000, Mesh{Servers: 2, Keys: []string{"x"}, Evicts: 2, Beats: 1, Sessions: [][]MeshCall{{at(0, putX), at(0, putX)}, {readX, readX}}}},
+	{"no-answer", 5_000, Mesh{Servers: 2, Losses: 2, Sessions: [][]MeshCall{{at(0, putX), putY}, {readX, readX}}}},
+	{"broken", 5_000, Mesh{Servers: 3, Keys: []string{"x", "y"}, Breaks: 1, Beats: 1, Sessions: [][]MeshCall{{at(0, putX), putY}, {readXY}}}},
+	{"fork-and-join", 5_000, Mesh{Servers: 2, Keys: []string{"x"}, Sessions: [][]MeshCall{{at(0, putX), readX}, {anywhere(MeshCall{Put: "y", Fork: 1})}, {anywhere(MeshCall{Read: "xy", Join: 2})}}}},
+	{"tombstones", 40_000, Mesh{Servers: 2, Keys: []string{"x"}, Beats: 2, Evicts: 1, Sessions: [][]MeshCall{{at(0, putX)}, {at(1, MeshCall{Put: "x", Delete: true}), readX}}}},
+	{"window", 5_000, Mesh{Servers: 2, Window: 1, Beats: 3, Sessions: [][]MeshCall{{at(0, putX), at(0, putX)}, {at(0, putX), readX}}}},
+}
+
+func TestMesh(t *testing.T) {
+	total := 0
+	for _, s := range meshes {
+		t.Run(s.name, func(t *testing.T) {
+			switch {
+			case os.Getenv("FRESHET_EXPLORE") != "": // make explore: as far as it goes
+				s.limit = 1 << 40
+			case testing.Short():
+				s.limit /= 4
+			}
+			r := Run(s.limit, s.Begin)
+			total += r.States
+			if r.Violation != nil {
+				t.Fatalf("%v\nafter\n  %s", r.Violation, strings.Join(r.Trace, "\n  "))
+			}
+			t.Log(r)
+		})
+	}
+	t.Logf("%d states", total)
+}

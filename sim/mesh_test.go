@@ -1,0 +1,81 @@
+package sim
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// meshSeeds have found something once.
+var meshSeeds = []uint64{}
+
+// TestMeshStorms runs the seeds that have failed once, and then 500, or FRESHET_SEEDS.
+func TestMeshStorms(t *testing.T) {
+	n := uint64(500)
+	if testing.Short() {
+		n = 100
+	}
+	if os.Getenv("FRESHET_SEEDS") != "" {
+		n = campaign(t)
+	}
+	seeds := append([]uint64{}, meshSeeds...)
+	for i := range n {
+		seeds = append(seeds, i+1)
+	}
+	var mu sync.Mutex
+	seen, events := map[string]int{}, 0
+	t.Run("seeds", func(t *testing.T) {
+		for lane := range 2 {
+			t.Run(strconv.Itoa(lane), func(t *testing.T) {
+				t.Parallel()
+				for i := lane; i < len(seeds) && !t.Failed(); i += 2 {
+					res := RunMesh(seeds[i], NewMeshConfig(seeds[i]), false)
+					if res.Err != nil {
+						t.Errorf("seed %d: %v\nreplay it with: FRESHET_SEED=%d go test -v -run TestMeshReplay ./sim", seeds[i], res.Err, seeds[i])
+					}
+					mu.Lock()
+					for what, n := range res.Sometimes {
+						seen[what] += n
+					}
+					events += res.Events
+					mu.Unlock()
+				}
+			})
+		}
+	})
+	for _, what := range RareMesh() {
+		if seen[what] == 0 && !testing.Short() && !t.Failed() {
+			t.Errorf("never in %d seeds: %s", len(seeds), what)
+		}
+	}
+	t.Logf("%d seeds, %d events", len(seeds), events)
+}
+
+// TestMeshReplay prints what happens in one seed.
+func TestMeshReplay(t *testing.T) {
+	v := os.Getenv("FRESHET_SEED")
+	if v == "" {
+		t.Skip("set FRESHET_SEED")
+	}
+	seed, err := strconv.ParseUint(v, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res := RunMesh(seed, NewMeshConfig(seed), true)
+	t.Logf("%+v\n%s", NewMeshConfig(seed), strings.Join(res.Log, "\n"))
+	if res.Err != nil {
+		t.Fatal(res.Err)
+	}
+}
+
+// The same seed gives the same storm.
+func TestMeshStormsRepeat(t *testing.T) {
+	for seed := range uint64(10) {
+		a, b := RunMesh(seed, NewMeshConfig(seed), true), RunMesh(seed, NewMeshConfig(seed), true)
+		if a.Events != b.Events || len(a.Log) != len(b.Log) {
+			t.Fatalf("seed %d ran in two ways: %d and %d events", seed, a.Events, b.Events)
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/freshet-cache/freshet/causal/mesh"
+	"github.com/freshet-cache/freshet/check"
+	"github.com/freshet-cache/freshet/shard/lease"
+)
+
+// think lets a client do something after a while.
+func (s *meshStorm) think(c *meshClient) {
+	s.after(spread(s.rng("think"), s.cfg.Delay+s.cfg.Disk), func() {
+		if !c.gone && !c.busy && !s.calm {
+			s.act(c)
+		}
+	})
+}
+
+// act is a client's next call.
+func (s *meshStorm) act(c *meshClient) {
+	r := s.rng("clients")
+	if chance(r, s.cfg.Roam) {
+		c.at = r.IntN(len(s.servers))
+	}
+	if s.calls--; s.calls < 0 {
+		return
+	}
+	if chance(r, s.cfg.Branch) {
+		s.branch(c)
+		return
+	}
+	switch n := r.IntN(100); {
+	case n < 40:
+		s.read(c, s.key(r))
+	case n < 60:
+		keys := []string{s.key(r)}
+		for range r.IntN(3) {
+			keys = append(keys, s.key(r))
+		}
+		s.read(c, keys...)
+	default:
+		muts := []mesh.Mut{{Key: s.key(r), Value: fmt.Appendf(nil, "v%d", s.calls)}}
+		if k := s.key(r); n > 95 && k != muts[0].Key {
+			muts = append(muts, mesh.Mut{Key: k, Value: fmt.Appendf(nil, "w%d", s.calls)})
+		}
+		switch m := &muts[0]; {
+		case n < 64:
+			m.Value, m.Delete = nil, true
+		case n < 66:
+			m.Value = append([]byte("!"), m.Value...)
+		}
+		s.call(c, &meshCall{muts: muts}, func(op mesh.Op) mesh.Input { return c.session.Put(op, muts...) })
+	}
+}
+
+// branch forks a client, joins two, or ends one.
+func (s *meshStorm) branch(c *meshClient) {
+	r := s.rng("branches")
+	defer s.think(c)
+	switch o := s.clients[r.IntN(len(s.clients))]; {
+	case r.IntN(3) == 0 && len(s.clients) < 40:
+		s.sometimes("a fork")
+		f := &meshClient{name: fmt.Sprint("c", len(s.clients)), session: c.session.Fork(), last: c.last, at: c.at}
+		s.clients = append(s.clients, f)
+		s.think(f)
+	case o != c && !o.busy && !o.gone && r.IntN(2) == 0:
+		s.sometimes("a join")
+		c.session.Join(o.session)
+		a := check.Act{Session: c.name}
+		for _, last := range []int{c.last, o.last} {
+			if last >= 0 {
+				a.After = append(a.After, last)
+			}
+		}
+		c.last = len(s.acts)
+		s.acts = append(s.acts, a)
+	case r.IntN(4) == 0: // the client forgets who it was; what it had asked for goes on
+		s.sometimes("a client crashes")
+		c.session, c.last = &mesh.Session{}, -1
+	}
+}
+
+func (s *meshStorm) read(c *meshClient, keys ...string) {
+	s.call(c, &meshCall{keys: keys}, func(op mesh.Op) mesh.Input {
+		if len(keys) == 1 {
+			return c.session.Read(op, keys[0])
+		}
+		return c.session.ReadMany(op, keys...)
+	})
+}
+
+// call asks the server where the client is; if it has to, again.
+func (s *meshStorm) call(c *meshClient, call *meshCall, in func(mesh.Op) mesh.Input) {
+	s.ops++
+	op := s.ops
+	c.busy = true
+	call.client, call.server = c, c.at
+	call.retry = func() { s.call(c, &meshCall{keys: call.keys, muts: call.muts}, in) }
+	s.open[op] = call
+	input := in(op)
+	s.log("%s at %d: %T %v", c.name, c.at+1, input, c.session)
+	s.after(spread(s.rng("net of clients"), s.cfg.Delay/10), func() { s.step(call.server, input) })
+}
+
+// replied takes an answer back to its client.
+func (s *meshStorm) replied(r mesh.Reply) {
+	call := s.open[r.Op]
+	if call == nil {
+		s.fail(fmt.Errorf("operation %d was answered twice", r.Op))
+		return
+	}
+	delete(s.open, r.Op)
+	s.after(spread(s.rng("net of clients"), s.cfg.Delay/10), func() { s.told(call, r) })
+}
+
+func (s *meshStorm) told(call *meshCall, r mesh.Reply) {
+	c := call.client
+	c.busy = false
+	switch r.Outcome {
+	case mesh.Done:
+	case mesh.Busy, mesh.Failed:
+		if !s.calm {
+			s.after(s.cfg.Delay+lease.Tick(1000), call.retry)
+			c.busy = true
+		}
+		return
+	default:
+		if r.Outcome != mesh.Rejected {
+			s.fail(fmt.Errorf("%s was answered %d", c.name, r.Outcome))
+		}
+		s.think(c)
+		return
+	}
+	items := c.session.Took(r, call.keys...)
+	var after []int
+	if c.last >= 0 {
+		after = []int{c.last}
+	}
+	if r.Write != nil {
+		if s.wrote(r.Write, after, c.name) {
+			c.last = len(s.acts) - 1
+		}
+		s.think(c)
+		return
+	}
+	a := check.Act{Session: c.name, After: after}
+	for i, k := range call.keys {
+		cell := check.Cell{Key: k, Gone: !items[i].Exists}
+		if items[i].Stamp.Origin != 0 { // else from outside, or from before
+			cell.Write = items[i].Stamp.String()
+		} else if items[i].Exists {
+			continue
+		}
+		a.Reads = append(a.Reads, cell)
+	}
+	c.last = len(s.acts)
+	s.acts = append(s.acts, a)
+	s.think(c)
+}
