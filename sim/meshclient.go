@@ -26,6 +26,16 @@ func (s *meshStorm) act(c *meshClient) {
 	if s.calls--; s.calls < 0 {
 		return
 	}
+	if chance(r, s.cfg.Strip) { // on its way to the next step of the workflow
+		session, err := mesh.Resume(c.session.Token(40 * r.IntN(20)))
+		s.fail(err)
+		c.session = session
+	}
+	if c.session.Bare() {
+		s.sometimes("a token is short")
+		s.call(c, &meshCall{}, func(op mesh.Op) mesh.Input { return c.session.Recall(op) })
+		return
+	}
 	if chance(r, s.cfg.Branch) {
 		s.branch(c)
 		return
@@ -143,6 +153,9 @@ func (s *meshStorm) told(call *meshCall, r mesh.Reply) {
 		}
 		s.think(c)
 		return
+	}
+	if len(call.keys) == 0 && c.session.Bare() {
+		s.fail(fmt.Errorf("%s is not told what it carries: %v", c.name, c.session))
 	}
 	a := check.Act{Session: c.name, After: after}
 	for i, k := range call.keys {

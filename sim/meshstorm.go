@@ -64,6 +64,7 @@ type meshLink struct {
 	there     lease.Tick // when the last message arrives
 	back      lease.Tick
 	up        bool
+	streams   map[int]*[2]mesh.Stream // of every connection, what encodes and what decodes
 	postponed []func()
 }
 
@@ -110,7 +111,7 @@ func (s *meshStorm) begin() {
 		view.Ring = append(view.Ring, mesh.Origin(i+1))
 	}
 	for range s.cfg.Servers {
-		s.links = append(s.links, &meshLink{})
+		s.links = append(s.links, &meshLink{streams: map[int]*[2]mesh.Stream{}})
 	}
 	floor := mesh.Stamp{}
 	if s.cfg.Outside {
@@ -185,7 +186,7 @@ func RareMesh() (out []string) {
 			out = append(out, name)
 		}
 	}
-	return append(out, "tombstones are buried", "a fork", "a join", "a client crashes", "a persist arrives late", "a load fails", "a connection breaks")
+	return append(out, "tombstones are buried", "a fork", "a join", "a client crashes", "a token is short", "a persist arrives late", "a load fails", "a connection breaks")
 }
 
 func (s *meshStorm) sometimes(what string) { s.res.Sometimes[what]++ }
@@ -256,15 +257,28 @@ func (s *meshStorm) send(i int, out mesh.Send) {
 		at, conn = &l.back, l.conn
 	}
 	*at = max(*at, s.now+d)
-	s.after(*at-s.now, func() { s.arrive(l, conn, to, out.Message) })
+	if _, ok := out.Message.(mesh.Greeting); ok {
+		b := new(mesh.Stream).Append(nil, out.Message)
+		s.after(*at-s.now, func() { s.arrive(l, conn, to, new(mesh.Stream), b) })
+		return
+	}
+	if l.streams[conn] == nil {
+		l.streams[conn] = &[2]mesh.Stream{}
+	}
+	b, in := l.streams[conn][0].Append(nil, out.Message), &l.streams[conn][1]
+	s.after(*at-s.now, func() { s.arrive(l, conn, to, in, b) })
 }
 
-func (s *meshStorm) arrive(l *meshLink, conn, to int, m mesh.Message) {
+func (s *meshStorm) arrive(l *meshLink, conn, to int, in *mesh.Stream, b []byte) {
 	if s.frozen {
-		l.postponed = append(l.postponed, func() { s.arrive(l, conn, to, m) })
+		l.postponed = append(l.postponed, func() { s.arrive(l, conn, to, in, b) })
 		return
 	}
 	if conn != l.conn {
+		return
+	}
+	m, err := in.Decode(b)
+	if s.fail(err); err != nil {
 		return
 	}
 	if _, ok := m.(mesh.Greeting); ok {
