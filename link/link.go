@@ -332,8 +332,11 @@ func (l *Link) Err() error { return context.Cause(l.ctx) }
 // Wait returns when the link is broken and nothing of it runs any more.
 func (l *Link) Wait() { l.work.Wait() }
 
-// Close breaks the link.
+// Close breaks the link, and returns when nothing of it runs any more.
 func (l *Link) Close() {
-	l.fail(net.ErrClosed)
+	l.Break()
 	l.work.Wait()
 }
+
+// Break breaks the link and does not wait: what arrived may yet be handed over.
+func (l *Link) Break() { l.fail(net.ErrClosed) }

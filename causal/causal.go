@@ -1,0 +1,311 @@
+// Package causal is a cache for workflows that roam: whichever server their next step
+// asks, they see nothing older than what they have seen or written, and no effect
+// without its cause. No read or write waits for another cache server, and none is
+// undone.
+//
+// What may be relied on: causal+ consistency of every [Session], across servers, forks
+// and joins, under delays, lost connections and crashes, as long as the store keeps what
+// it acknowledged. Servers that have received the same writes agree on every key. A write
+// that was acknowledged is in the store. What it costs: a session carries a token of some
+// tens of bytes, and writes that have not been everywhere yet until they have.
+//
+// The protocol is package causal/mesh, machines without I/O; this package runs them: it
+// asks the store, keeps a connection to the next server of the ring, and gives callers
+// deadlines.
+package causal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/freshet-cache/freshet/causal/mesh"
+	"github.com/freshet-cache/freshet/store/dotted"
+)
+
+// Store is what causal needs of a store. See package dotted for the promises.
+type Store interface {
+	Load(ctx context.Context, keys ...string) ([]dotted.Row, error)
+	Persist(ctx context.Context, w dotted.Write) error
+	Fetch(ctx context.Context, dots []dotted.Dot) ([][]byte, error)
+	Forget(ctx context.Context, origin uint32, upto uint64) error
+	Bury(ctx context.Context, before uint64) error
+}
+
+// Errors of operations. After each of them the session is as it was, and usable.
+var (
+	// ErrBusy means that nothing happened: too much is under way at this server.
+	ErrBusy = errors.New("causal: busy: nothing happened; too much is under way at this server, try again later")
+	// ErrBehind means that nothing happened: the session knows of writes that this
+	// server has not received.
+	ErrBehind = errors.New("causal: behind: nothing happened; this server has not received what the session has seen, ask another or try again")
+	// ErrOutcomeUnknown means that the write is under way, and will take effect unless
+	// the server ends first.
+	ErrOutcomeUnknown = errors.New("causal: outcome unknown: the write is under way and may take effect; read the key to find out")
+	// ErrRejected means that the store cannot take the write, and never will.
+	ErrRejected = errors.New("causal: rejected: nothing was written; the store does not take it")
+	// ErrOver means that this life of the server was ended by the others. What was
+	// written last may have taken effect.
+	ErrOver = errors.New("causal: over: the other servers have ended this one's life; ask another")
+	// ErrClosed means that nothing was done: the server is closed.
+	ErrClosed = errors.New("causal: closed")
+)
+
+// Member is a server of a ring.
+type Member struct {
+	Origin uint32 // one life of the server: a number that is used once
+	Addr   string // where Dial reaches it
+}
+
+// View is a ring, as all its servers know it.
+type View struct {
+	Number uint64
+	Ring   []Member
+}
+
+// Options configure a Server. Store, Self and View are required.
+type Options struct {
+	Store Store
+	// Self is this life's origin, which has begun in the store.
+	Self uint32
+	View View
+	// Dial opens an ordered connection to another server, which hands it to its Accept.
+	// deliver takes what arrives on it. It is required if the view has other members.
+	Dial func(ctx context.Context, to Member, deliver func(frame []byte)) (Conn, error)
+	// Floor is the largest time of a stamp that the store held when this life began.
+	Floor uint64
+	// Keys bounds the keys in memory, Window the writes of this server that have not been
+	// everywhere, Loads the requests to the store that readers wait for. Defaults
+	// 1 << 20, 4096, 4096.
+	Keys, Window, Loads int
+	// Beat is how often the servers find out what all have received. Default 10 ms.
+	Beat time.Duration
+	// Timeout bounds each request to the store. Default 5 s.
+	Timeout time.Duration
+	// Recorder is told what happens. Default: nothing is recorded.
+	Recorder Recorder
+	// Logger hears of what an operator should know. Default: discard.
+	Logger *slog.Logger
+}
+
+func (o *Options) check() error {
+	self := false
+	for _, m := range o.View.Ring {
+		self = self || m.Origin == o.Self
+	}
+	switch {
+	case o.Store == nil:
+		return errors.New("causal: Options.Store is nil; give it a store, for example memory.NewDotted")
+	case o.Self == 0 || !self:
+		return fmt.Errorf("causal: Options.Self is %d, which is not in the view's ring; a life of a server has a number above 0", o.Self)
+	case len(o.View.Ring) > 1 && o.Dial == nil:
+		return errors.New("causal: Options.Dial is nil, and the view has other servers")
+	case o.Timeout < 0 || o.Beat < 0:
+		return fmt.Errorf("causal: Options.Timeout is %v, Options.Beat %v; they must not be negative", o.Timeout, o.Beat)
+	}
+	if o.Beat == 0 {
+		o.Beat = 10 * time.Millisecond
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 5 * time.Second
+	}
+	if o.Recorder == nil {
+		o.Recorder = nobody{}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}
+
+// Recorder is told what a server does, for metrics. The methods are called under the
+// server's lock or beside it, must be quick, and must not call the server.
+type Recorder interface {
+	// Event: the protocol did something worth counting.
+	Event(e mesh.EventKind)
+	// StoreCall: a request to the store ended.
+	StoreCall(kind StoreCall, took time.Duration, err error)
+}
+
+// StoreCall is a kind of request to the store.
+type StoreCall uint8
+
+// The kinds.
+const (
+	CallLoad StoreCall = iota
+	CallPersist
+	CallFetch
+	CallForget
+	CallBury
+	StoreCalls
+)
+
+type nobody struct{}
+
+func (nobody) Event(mesh.EventKind)                      {}
+func (nobody) StoreCall(StoreCall, time.Duration, error) {}
+
+// Server is one cache server of a ring. All methods are safe for concurrent use.
+type Server struct {
+	opt Options
+
+	mu      sync.Mutex // guards the fields below, and every step of the machine
+	machine *mesh.Server
+	outs    []mesh.Output
+	ops     mesh.Op
+	waiting map[mesh.Op]chan answer
+	cause   error              // of the request to the store whose answer is being stepped
+	refused map[mesh.Dot]error // why the store did not take a write, until its caller is told
+	ring    ring
+	settle  settling
+	closed  bool
+
+	work sync.WaitGroup
+	ctx  context.Context
+	stop context.CancelFunc
+}
+
+// answer is a Reply, and why it failed if the store said so.
+type answer struct {
+	mesh.Reply
+	err error
+}
+
+// New returns a server that has received nothing, and joins its ring.
+func New(opt Options) (*Server, error) {
+	if err := opt.check(); err != nil {
+		return nil, err
+	}
+	s := &Server{opt: opt, waiting: map[mesh.Op]chan answer{}, refused: map[mesh.Dot]error{}}
+	v := mesh.View{Number: opt.View.Number}
+	for _, m := range opt.View.Ring {
+		v.Ring = append(v.Ring, mesh.Origin(m.Origin))
+	}
+	s.machine = mesh.New(mesh.Options{Self: mesh.Origin(opt.Self), View: v, Floor: mesh.Stamp{Time: opt.Floor}, Window: opt.Window, Keys: opt.Keys, Loads: opt.Loads})
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	if next, ok := s.successor(); ok {
+		s.work.Go(func() { s.keepConnected(next) })
+	}
+	s.work.Go(s.beat)
+	return s, nil
+}
+
+// Close ends the server, when the requests to the store that are under way have ended,
+// or ctx has. What was acknowledged is in the store.
+func (s *Server) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	for op, ch := range s.waiting {
+		delete(s.waiting, op)
+		ch <- answer{err: ErrClosed}
+	}
+	out, in := s.ring.out, s.ring.in
+	s.ring.out, s.ring.in = nil, nil
+	s.mu.Unlock()
+	s.stop()
+	for _, c := range []*stream{out, in} {
+		if c != nil {
+			c.conn.Break()
+		}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.work.Wait()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// beat lets the stability vector go round, and says again what the store did not hear.
+func (s *Server) beat() {
+	tick := time.NewTicker(s.opt.Beat)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-s.ctx.Done():
+			return
+		}
+		s.mu.Lock()
+		asked := s.step(mesh.Beat{}, nil)
+		s.mu.Unlock()
+		s.spawn(asked)
+		s.letGo()
+	}
+}
+
+// do does one operation of a session.
+func (s *Server) do(ctx context.Context, op func(op mesh.Op) mesh.Input) (mesh.Reply, error) {
+	if err := ctx.Err(); err != nil {
+		return mesh.Reply{}, context.Cause(ctx)
+	}
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return mesh.Reply{}, ErrClosed
+	}
+	s.ops++
+	var got *mesh.Reply
+	id := s.ops
+	in := op(id)
+	asked := s.step(in, func(r *mesh.Reply) bool {
+		if r.Op != id {
+			return false
+		}
+		got = r
+		return true
+	})
+	if got != nil { // nearly always: it was in memory
+		s.mu.Unlock()
+		s.spawn(asked)
+		return *got, outcome(*got, nil)
+	}
+	ch := make(chan answer, 1)
+	s.waiting[id] = ch
+	s.mu.Unlock()
+	s.spawn(asked)
+	select {
+	case a := <-ch:
+		if a.err != nil && a.Op == 0 {
+			return mesh.Reply{}, a.err
+		}
+		return a.Reply, outcome(a.Reply, a.err)
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	delete(s.waiting, id)
+	s.mu.Unlock()
+	if _, write := in.(mesh.Put); write {
+		return mesh.Reply{}, fmt.Errorf("%w (%w)", ErrOutcomeUnknown, context.Cause(ctx))
+	}
+	return mesh.Reply{}, context.Cause(ctx)
+}
+
+func outcome(r mesh.Reply, cause error) (err error) {
+	switch r.Outcome {
+	case mesh.Done:
+		return nil
+	case mesh.Busy:
+		err = ErrBusy
+	case mesh.Behind:
+		err = ErrBehind
+	case mesh.Rejected:
+		err = ErrRejected
+	case mesh.Over:
+		err = ErrOver
+	default:
+		err = errors.New("causal: the store gave no answer")
+	}
+	if cause != nil {
+		err = fmt.Errorf("%w: %w", err, cause)
+	}
+	return err
+}

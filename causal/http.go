@@ -1,0 +1,146 @@
+package causal
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+)
+
+// Header is the name of the header in which tokens travel through a workflow of HTTP
+// requests.
+const Header = "Freshet-Session"
+
+// maxHeader bounds what is taken from a header, and put into one.
+const maxHeader = 16 << 10
+
+type contextKey[V any] struct{ sp *Space[V] }
+
+// From returns the session of the request whose context ctx is, or one that knows
+// nothing.
+func (sp *Space[V]) From(ctx context.Context) *Session[V] {
+	if s, ok := ctx.Value(contextKey[V]{sp}).(*Session[V]); ok {
+		return s
+	}
+	return sp.Begin()
+}
+
+// With returns a context that From gives s for.
+func (sp *Space[V]) With(ctx context.Context, s *Session[V]) context.Context {
+	return context.WithValue(ctx, contextKey[V]{sp}, s)
+}
+
+// Handler lets h find the session of a request with From, and sends back what it knows
+// when the answer's header is written: what is done after that, a caller does not hear
+// of. A request without a token begins a session; a token that is not taken is answered
+// with 400 and the reason.
+func (sp *Space[V]) Handler(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s := sp.Begin()
+		if token := r.Header.Get(Header); token != "" {
+			var err error
+			if s, err = sp.Resume(token); err != nil {
+				http.Error(w, fmt.Sprintf("%s: %v", Header, err), http.StatusBadRequest)
+				return
+			}
+		}
+		tell := &teller[V]{ResponseWriter: w, s: s}
+		h.ServeHTTP(tell, r.WithContext(sp.With(r.Context(), s)))
+		tell.tell()
+	})
+}
+
+// teller puts a token into the header before it is written.
+type teller[V any] struct {
+	http.ResponseWriter
+	s      *Session[V]
+	told   bool
+	failed bool // the caller was told that, and nothing else
+}
+
+// tell reports whether the caller hears of the session.
+func (t *teller[V]) tell() bool {
+	if t.told {
+		return !t.failed
+	}
+	t.told = true
+	token, err := t.s.Token()
+	if err == nil && len(token) > maxHeader {
+		err = fmt.Errorf("%w: %d bytes, and a header has up to %d", ErrCarriesTooMuch, len(token), maxHeader)
+	}
+	if t.failed = err != nil; t.failed {
+		http.Error(t.ResponseWriter, err.Error(), http.StatusInternalServerError)
+		return false
+	}
+	t.Header().Set(Header, token)
+	return true
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (t *teller[V]) WriteHeader(status int) {
+	if status < 200 || t.tell() {
+		t.ResponseWriter.WriteHeader(status)
+	}
+}
+
+// Write implements http.ResponseWriter.
+func (t *teller[V]) Write(b []byte) (int, error) {
+	if !t.tell() {
+		return len(b), nil
+	}
+	return t.ResponseWriter.Write(b)
+}
+
+// Unwrap lets http.ResponseController reach what is beneath.
+func (t *teller[V]) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+
+// RoundTripper sends the session of a request's context along, and lets it take what the
+// answer's header tells. Requests of one session may be made at the same time; nothing
+// else may be done with the session meanwhile. A session that is too large for a header
+// is an error, and nothing is sent.
+func (sp *Space[V]) RoundTripper(rt http.RoundTripper) http.RoundTripper {
+	return &carrier[V]{sp: sp, rt: rt}
+}
+
+type carrier[V any] struct {
+	sp *Space[V]
+	rt http.RoundTripper
+	mu sync.Mutex // guards the sessions of requests under way
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c *carrier[V]) RoundTrip(r *http.Request) (*http.Response, error) {
+	s, ok := r.Context().Value(contextKey[V]{c.sp}).(*Session[V])
+	if !ok {
+		return c.rt.RoundTrip(r)
+	}
+	c.mu.Lock()
+	token, err := s.Token()
+	c.mu.Unlock()
+	if err == nil && len(token) > maxHeader {
+		err = fmt.Errorf("%w: %d bytes, and a header has up to %d", ErrCarriesTooMuch, len(token), maxHeader)
+	}
+	if err != nil {
+		if r.Body != nil {
+			r.Body.Close()
+		}
+		return nil, err
+	}
+	r = r.Clone(r.Context())
+	r.Header.Set(Header, token)
+	res, err := c.rt.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if token := res.Header.Get(Header); token != "" {
+		o, err := c.sp.Resume(token)
+		if err != nil {
+			res.Body.Close()
+			return nil, fmt.Errorf("causal: the answer of %s: %w", r.URL.Host, err)
+		}
+		c.mu.Lock()
+		s.Join(o)
+		c.mu.Unlock()
+	}
+	return res, nil
+}

@@ -1,0 +1,218 @@
+package causal
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/freshet-cache/freshet/causal/mesh"
+	"github.com/freshet-cache/freshet/store"
+	"github.com/freshet-cache/freshet/store/dotted"
+)
+
+// step runs the machine under the lock. What can be done at once is done, in order;
+// what needs the store is returned. own takes the replies it wants.
+func (s *Server) step(in mesh.Input, own func(*mesh.Reply) bool) (asked []mesh.Output) {
+	s.outs = s.machine.Step(uint64(time.Now().UnixMicro()), in, s.outs[:0])
+	for _, out := range s.outs {
+		switch out := out.(type) {
+		case mesh.Send:
+			s.ring.send(out)
+		case mesh.Reply:
+			if own != nil && own(&out) {
+				continue
+			}
+			s.reply(out)
+		case mesh.Event:
+			s.opt.Recorder.Event(out.Kind)
+		case mesh.Forget:
+			s.settle.upto = max(s.settle.upto, out.Upto)
+		case mesh.Bury:
+			s.settle.before = max(s.settle.before, out.Before)
+		default:
+			asked = append(asked, out)
+		}
+	}
+	clear(s.outs)
+	return asked
+}
+
+// reply answers a caller that waits.
+func (s *Server) reply(r mesh.Reply) {
+	ch := s.waiting[r.Op]
+	if ch == nil { // it has given up
+		return
+	}
+	delete(s.waiting, r.Op)
+	a := answer{Reply: r}
+	if r.Outcome == mesh.Rejected || r.Outcome == mesh.Failed {
+		a.err = s.cause
+	}
+	ch <- a
+}
+
+// spawn carries out each request to the store on its own.
+func (s *Server) spawn(asked []mesh.Output) {
+	for _, out := range asked {
+		s.work.Go(func() { s.perform(out) })
+	}
+}
+
+// perform asks the store and steps the machine with the answer.
+func (s *Server) perform(out mesh.Output) {
+	ctx, cancel := context.WithTimeout(s.ctx, s.opt.Timeout)
+	defer cancel()
+	var in mesh.Input
+	var err error
+	began, kind := time.Now(), CallLoad
+	switch out := out.(type) {
+	case mesh.Load:
+		in, err = s.load(ctx, out)
+	case mesh.Fetch:
+		kind = CallFetch
+		in, err = s.fetch(ctx, out)
+	case mesh.Persist:
+		kind = CallPersist
+		if !s.backoff(out.Try) {
+			return
+		}
+		began = time.Now()
+		in, err = s.persist(ctx, out)
+	}
+	s.opt.Recorder.StoreCall(kind, time.Since(began), err)
+	if s.ctx.Err() != nil {
+		return
+	}
+	s.mu.Lock()
+	s.cause = err
+	if p, ok := in.(mesh.Persisted); ok { // who asked for it is told when its number has come to nothing
+		dot := out.(mesh.Persist).Write.Dot
+		switch p.Status {
+		case mesh.Refused:
+			s.refused[dot] = err
+		case mesh.OK, mesh.Fenced:
+			s.cause = s.refused[dot]
+			delete(s.refused, dot)
+		}
+	}
+	asked := s.step(in, nil)
+	s.cause = nil
+	s.mu.Unlock()
+	s.spawn(asked)
+}
+
+// backoff waits before a write is persisted again, and reports whether the server is
+// open yet.
+func (s *Server) backoff(try int) bool {
+	if try == 0 {
+		return true
+	}
+	t := time.NewTimer(min(time.Second, time.Millisecond<<min(try, 10)))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-s.ctx.Done():
+		return false
+	}
+}
+
+func (s *Server) load(ctx context.Context, out mesh.Load) (mesh.Input, error) {
+	rows, err := s.opt.Store.Load(ctx, out.Key)
+	if err != nil {
+		return mesh.Loaded{Call: out.Call, Status: mesh.Lost}, err
+	}
+	r := rows[0]
+	return mesh.Loaded{Call: out.Call, Row: mesh.Row{
+		Item: mesh.Item{Exists: r.Exists, Value: r.Value, Stamp: mesh.Stamp{Time: r.Stamp.Time, Origin: mesh.Origin(r.Stamp.Origin)}},
+		Dot:  mesh.Dot{Origin: mesh.Origin(r.Dot.Origin), N: r.Dot.N},
+	}}, nil
+}
+
+func (s *Server) fetch(ctx context.Context, out mesh.Fetch) (mesh.Input, error) {
+	dots := make([]dotted.Dot, len(out.Dots))
+	for i, d := range out.Dots {
+		dots[i] = dotted.Dot{Origin: uint32(d.Origin), N: d.N}
+	}
+	bodies, err := s.opt.Store.Fetch(ctx, dots)
+	in := mesh.Fetched{Call: out.Call}
+	for _, b := range bodies {
+		w, e := mesh.DecodeWrite(b)
+		if e != nil {
+			err = errors.Join(err, e)
+			break
+		}
+		in.Writes = append(in.Writes, w)
+	}
+	if err != nil {
+		return mesh.Fetched{Call: out.Call, Status: mesh.Lost}, err
+	}
+	return in, nil
+}
+
+func (s *Server) persist(ctx context.Context, out mesh.Persist) (mesh.Input, error) {
+	w := out.Write
+	muts := make([]dotted.Mutation, len(w.Muts))
+	for i, m := range w.Muts {
+		muts[i] = dotted.Mutation{Key: m.Key, Value: m.Value, Delete: m.Delete}
+	}
+	err := s.opt.Store.Persist(ctx, dotted.Write{
+		Dot:   dotted.Dot{Origin: uint32(w.Dot.Origin), N: w.Dot.N},
+		Stamp: dotted.Stamp{Time: w.Stamp.Time, Origin: uint32(w.Stamp.Origin)}, Muts: muts, Body: mesh.AppendWrite(nil, w),
+	})
+	in := mesh.Persisted{Call: out.Call}
+	switch {
+	case err == nil:
+	case errors.Is(err, dotted.ErrFenced):
+		in.Status = mesh.Fenced
+	case errors.Is(err, store.ErrTooLarge): // the same write will be too large for ever; whatever else is wrong may pass
+		in.Status = mesh.Refused
+	default:
+		in.Status = mesh.Lost
+		s.opt.Logger.Debug("a write is persisted again, for the store did not say that it has it", "try", out.Try, "err", err)
+	}
+	return in, err
+}
+
+// settling is what the store is to let go of, in its own time.
+type settling struct {
+	upto, before     uint64 // to be said
+	saidUpto, buried uint64 // and heard
+	busy             bool
+}
+
+// letGo tells the store what it need not keep any more, once at a time: what it does not
+// hear is said again.
+func (s *Server) letGo() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := &s.settle
+	upto, before := g.upto, g.before
+	if g.busy || s.closed || upto <= g.saidUpto && before <= g.buried {
+		return
+	}
+	g.busy = true
+	s.work.Go(func() {
+		ctx, cancel := context.WithTimeout(s.ctx, s.opt.Timeout)
+		defer cancel()
+		var heard, gone error
+		if upto > g.saidUpto {
+			began := time.Now()
+			heard = s.opt.Store.Forget(ctx, s.opt.Self, upto)
+			s.opt.Recorder.StoreCall(CallForget, time.Since(began), heard)
+		}
+		if before > g.buried {
+			began := time.Now()
+			gone = s.opt.Store.Bury(ctx, before)
+			s.opt.Recorder.StoreCall(CallBury, time.Since(began), gone)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if g.busy = false; heard == nil {
+			g.saidUpto = max(g.saidUpto, upto)
+		}
+		if gone == nil {
+			g.buried = max(g.buried, before)
+		}
+	})
+}

@@ -1,0 +1,189 @@
+package causal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/freshet-cache/freshet/causal/mesh"
+	"github.com/freshet-cache/freshet/codec"
+)
+
+// SpaceOptions configure a Space. Codec is required.
+type SpaceOptions[V any] struct {
+	Codec codec.Codec[V]
+	// Name tells the tokens of this space from those of others: the cluster's and the
+	// space's, for example. All servers of a ring say the same.
+	Name string
+	// Key authenticates tokens: whoever does not know it cannot make or change one. Give
+	// one if tokens pass through hands that you do not trust. Default: they are not
+	// authenticated.
+	Key []byte
+	// MaxToken is the size, in bytes, up to which a token carries values. A larger one
+	// carries names, which the next server looks up. Default 2 KiB.
+	MaxToken int
+}
+
+// Space is the typed keys that sessions read and write through one server. It is safe for
+// concurrent use.
+type Space[V any] struct {
+	s      *Server
+	opt    SpaceOptions[V]
+	sealer sealer
+}
+
+// NewSpace returns a space at a server. Closing it is the server's affair.
+func NewSpace[V any](s *Server, opt SpaceOptions[V]) (*Space[V], error) {
+	if opt.Codec == nil {
+		return nil, errors.New("causal: SpaceOptions.Codec is nil; use codec.Bytes, codec.String or codec.JSON")
+	}
+	if opt.MaxToken <= 0 {
+		opt.MaxToken = 2 << 10
+	}
+	return &Space[V]{s: s, opt: opt, sealer: newSealer(opt.Name, opt.Key)}, nil
+}
+
+// Session is a workflow's context: what it has seen and written. A session is not safe
+// for concurrent use; fork it for steps that run at the same time.
+type Session[V any] struct {
+	sp *Space[V]
+	m  *mesh.Session
+}
+
+// Begin returns a session that knows nothing.
+func (sp *Space[V]) Begin() *Session[V] { return &Session[V]{sp, &mesh.Session{}} }
+
+// Resume returns the session that a token stands for. The error says why a token is not
+// taken: ErrToken, ErrForged or ErrOtherSpace.
+func (sp *Space[V]) Resume(token string) (*Session[V], error) {
+	b, err := sp.sealer.open(token)
+	if err != nil {
+		return nil, err
+	}
+	m, err := mesh.Resume(b)
+	if err != nil {
+		return nil, fmt.Errorf("%w (%w)", ErrToken, err)
+	}
+	return &Session[V]{sp, m}, nil
+}
+
+// Token is the session for the next step of its workflow, at whichever server: text that
+// goes into a header or a message. It is ErrCarriesTooMuch if it would be longer than any
+// server takes.
+func (s *Session[V]) Token() (string, error) {
+	b := s.m.Token(s.sp.opt.MaxToken)
+	if len(b) > mesh.MaxToken {
+		return "", fmt.Errorf("%w: %d bytes", ErrCarriesTooMuch, len(b))
+	}
+	return s.sp.sealer.seal(b), nil
+}
+
+// Fork returns a session that knows what this one knows, for a step that runs beside it.
+func (s *Session[V]) Fork() *Session[V] { return &Session[V]{s.sp, s.m.Fork()} }
+
+// Join takes what another session of the same space knows.
+func (s *Session[V]) Join(o *Session[V]) { s.m.Join(o.m) }
+
+// Item is what a session sees of a key.
+type Item[V any] struct {
+	Value  V
+	Exists bool
+}
+
+// ask does one operation, and takes its answer.
+func (s *Session[V]) ask(ctx context.Context, in func(op mesh.Op) mesh.Input, keys ...string) ([]mesh.Item, error) {
+	if s.m.Bare() { // what is known by name only comes first
+		r, err := s.sp.s.do(ctx, func(op mesh.Op) mesh.Input { return s.m.Recall(op) })
+		if err != nil {
+			return nil, err
+		}
+		s.m.Took(r)
+	}
+	r, err := s.sp.s.do(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return s.m.Took(r, keys...), nil
+}
+
+func (s *Session[V]) decode(key string, it mesh.Item) (out Item[V], err error) {
+	if !it.Exists {
+		return out, nil
+	}
+	if out.Value, err = s.sp.opt.Codec.Decode(it.Value); err != nil {
+		return out, fmt.Errorf("causal: the value of %q cannot be decoded: %w", key, err)
+	}
+	out.Exists = true
+	return out, nil
+}
+
+// Get returns the value of key, and whether there is one: the newest that the session may
+// know of here, never older than anything it has seen.
+func (s *Session[V]) Get(ctx context.Context, key string) (V, bool, error) {
+	var none V
+	if err := valid(key); err != nil {
+		return none, false, err
+	}
+	items, err := s.ask(ctx, func(op mesh.Op) mesh.Input { return s.m.Read(op, key) }, key)
+	if err != nil {
+		return none, false, err
+	}
+	it, err := s.decode(key, items[0])
+	return it.Value, it.Exists, err
+}
+
+// GetMany returns several keys as of one causal cut: an effect is not there without its
+// causes.
+func (s *Session[V]) GetMany(ctx context.Context, keys ...string) ([]Item[V], error) {
+	if err := valid(keys...); err != nil || len(keys) == 0 {
+		return nil, err
+	}
+	items, err := s.ask(ctx, func(op mesh.Op) mesh.Input { return s.m.ReadMany(op, keys...) }, keys...)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Item[V], len(keys))
+	for i, it := range items {
+		if out[i], err = s.decode(keys[i], it); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// Set sets key to value. A nil error means that the store has it, and that the session,
+// and whoever it tells, will see it or what replaced it.
+func (s *Session[V]) Set(ctx context.Context, key string, value V) error {
+	b, err := s.sp.opt.Codec.Append(nil, value)
+	if err != nil {
+		return fmt.Errorf("causal: the value of %q cannot be encoded, nothing was written: %w", key, err)
+	}
+	return s.put(ctx, mesh.Mut{Key: key, Value: b})
+}
+
+// Delete removes key, whether or not it exists.
+func (s *Session[V]) Delete(ctx context.Context, key string) error {
+	return s.put(ctx, mesh.Mut{Key: key, Delete: true})
+}
+
+func (s *Session[V]) put(ctx context.Context, muts ...mesh.Mut) error {
+	for _, m := range muts {
+		if err := valid(m.Key); err != nil {
+			return err
+		}
+	}
+	_, err := s.ask(ctx, func(op mesh.Op) mesh.Input { return s.m.Put(op, muts...) })
+	return err
+}
+
+// ErrKey means that nothing was done: a key has at least one byte.
+var ErrKey = errors.New("causal: a key of 0 bytes; nothing was done")
+
+func valid(keys ...string) error {
+	for _, k := range keys {
+		if k == "" {
+			return ErrKey
+		}
+	}
+	return nil
+}
