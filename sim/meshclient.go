@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/freshet-cache/freshet/causal/mesh"
+	"github.com/freshet-cache/freshet/causal/wire"
 	"github.com/freshet-cache/freshet/check"
 	"github.com/freshet-cache/freshet/shard/lease"
 )
@@ -27,11 +28,11 @@ func (s *meshStorm) act(c *meshClient) {
 		return
 	}
 	if chance(r, s.cfg.Strip) { // on its way to the next step of the workflow
-		session, err := mesh.Resume(c.session.Token(40 * r.IntN(20)))
+		session, err := wire.Resume(wire.Token(c.session, 40*r.IntN(20)))
 		s.fail(err)
 		c.session = session
 	}
-	if c.session.Bare() {
+	if len(c.session.Bare) > 0 {
 		s.sometimes("a token is short")
 		s.call(c, &meshCall{}, func(op mesh.Op) mesh.Input { return c.session.Recall(op) })
 		return
@@ -154,7 +155,7 @@ func (s *meshStorm) told(call *meshCall, r mesh.Reply) {
 		s.think(c)
 		return
 	}
-	if len(call.keys) == 0 && c.session.Bare() {
+	if len(call.keys) == 0 && len(c.session.Bare) > 0 {
 		s.fail(fmt.Errorf("%s is not told what it carries: %v", c.name, c.session))
 	}
 	a := check.Act{Session: c.name, After: after}

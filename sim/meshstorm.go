@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/freshet-cache/freshet/causal/mesh"
+	"github.com/freshet-cache/freshet/causal/wire"
 	"github.com/freshet-cache/freshet/check"
 	"github.com/freshet-cache/freshet/shard/lease"
 )
@@ -64,7 +65,7 @@ type meshLink struct {
 	there     lease.Tick // when the last message arrives
 	back      lease.Tick
 	up        bool
-	streams   map[int]*[2]mesh.Stream // of every connection, what encodes and what decodes
+	streams   map[int]*[2]wire.Stream // of every connection, what encodes and what decodes
 	postponed []func()
 }
 
@@ -111,7 +112,7 @@ func (s *meshStorm) begin() {
 		view.Ring = append(view.Ring, mesh.Origin(i+1))
 	}
 	for range s.cfg.Servers {
-		s.links = append(s.links, &meshLink{streams: map[int]*[2]mesh.Stream{}})
+		s.links = append(s.links, &meshLink{streams: map[int]*[2]wire.Stream{}})
 	}
 	floor := mesh.Stamp{}
 	if s.cfg.Outside {
@@ -201,7 +202,7 @@ func (s *meshStorm) perform(i int, out mesh.Output) {
 	case mesh.Persist:
 		s.ask(i, func() mesh.Input { return mesh.Persisted{Call: out.Call, Status: s.store.Persist(out.Write)} }, mesh.Persisted{Call: out.Call, Status: mesh.Lost})
 	case mesh.Forget:
-		s.after(s.disk(), func() { s.store.Forget(mesh.Origin(i+1), out.Upto) })
+		s.after(s.disk(), func() { s.store.Forget(out.Origin, out.Upto) })
 	case mesh.Bury:
 		s.sometimes("tombstones are buried")
 		s.after(s.disk(), func() { s.store.Bury(out.Before) })
@@ -258,18 +259,18 @@ func (s *meshStorm) send(i int, out mesh.Send) {
 	}
 	*at = max(*at, s.now+d)
 	if _, ok := out.Message.(mesh.Greeting); ok {
-		b := new(mesh.Stream).Append(nil, out.Message)
-		s.after(*at-s.now, func() { s.arrive(l, conn, to, new(mesh.Stream), b) })
+		b := new(wire.Stream).Append(nil, out.Message)
+		s.after(*at-s.now, func() { s.arrive(l, conn, to, new(wire.Stream), b) })
 		return
 	}
 	if l.streams[conn] == nil {
-		l.streams[conn] = &[2]mesh.Stream{}
+		l.streams[conn] = &[2]wire.Stream{}
 	}
 	b, in := l.streams[conn][0].Append(nil, out.Message), &l.streams[conn][1]
 	s.after(*at-s.now, func() { s.arrive(l, conn, to, in, b) })
 }
 
-func (s *meshStorm) arrive(l *meshLink, conn, to int, in *mesh.Stream, b []byte) {
+func (s *meshStorm) arrive(l *meshLink, conn, to int, in *wire.Stream, b []byte) {
 	if s.frozen {
 		l.postponed = append(l.postponed, func() { s.arrive(l, conn, to, in, b) })
 		return
@@ -307,7 +308,7 @@ func (s *meshStorm) connect(i int) {
 	conn := s.links[i].conn
 	s.after(spread(s.rng("net"), s.cfg.Delay), func() {
 		if s.links[i].conn == conn {
-			s.step((i+1)%len(s.servers), mesh.Opened{})
+			s.step((i+1)%len(s.servers), mesh.Opened{View: 1})
 		}
 	})
 }

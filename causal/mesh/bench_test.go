@@ -45,9 +45,9 @@ func BenchmarkPut(b *testing.B) {
 		c.Took(out[len(out)-1].(Reply))
 		if i%100 == 99 {
 			lap()
-			c = &Session{deps: s.Visible()}
+			c = &Session{Deps: s.Visible()}
 		} else {
-			c.carried = nil // the next is another session's
+			c.Carried = nil // the next is another session's
 		}
 	}
 }
@@ -59,7 +59,7 @@ func BenchmarkReceive(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		n := uint64(i + 1)
-		w := &Write{Dot: Dot{2, n}, Stamp: Stamp{n + 1000, 2}, Deps: s.Visible(), Muts: []Mut{{Key: keys[i%len(keys)]}}}
+		w := &Write{Dot: Dot{Origin: 2, N: n}, Stamp: Stamp{Time: n + 1000, Origin: 2}, Deps: s.Visible(), Muts: []Mut{{Key: keys[i%len(keys)]}}}
 		out = s.Step(0, Received{Chain{1, 2, w}}, out[:0])
 	}
 }

@@ -59,6 +59,18 @@
 //	M17 When a connection is opened, what the other side lacks is sent again in the order
 //	    of the log, without a head: only stability makes it visible.
 //
+// Views:
+//
+//	V1  A message counts only in the view it was sent in: in another ring the end of its
+//	    way is no end. On entering a view every server greets its new predecessor (M17).
+//	V2  Who joins begins with a copy of its predecessor, taken in the view in which it
+//	    joins.
+//	V3  The first server of a view puts the journals of the lives that are over onto the
+//	    ring, causes first, after the store refuses their writes.
+//	V4  A life is retired once all of it has been shown everywhere.
+//	V5  What is retired counts as shown, and is left out of every set. Who has not heard
+//	    of it yet refuses sessions and writes that leave it out.
+//
 // Sessions:
 //
 //	M18 A session lets go of what has become visible before it lays what it carries over

@@ -18,7 +18,7 @@ func (s *Server) integrate(deps Frontier) {
 	if deps.Within(s.visible.Frontier) {
 		return
 	}
-	for _, d := range deps.missing(s.visible.Frontier, nil) {
+	for _, d := range s.trim(deps).Missing(s.visible.Frontier, nil) {
 		s.place(s.hidden[d])
 	}
 }

@@ -13,18 +13,29 @@ type wait struct {
 
 // load is a row that is asked for, and what must be known of it before it can be told.
 type load struct {
-	key   *key // none for a Recall
-	row   Row
-	write *Write // the row's, if it is not visible
-	asked []Dot
-	got   []*Write // from the journal
-	dots  []Dot    // of a Recall
-	waits []*wait
+	key    *key // none for a Recall
+	rescue bool // of lives that are over
+	row    Row
+	asked  []Dot
+	got    []*Write // from the journal
+	dots   []Dot    // of a Recall
+	waits  []*wait
+}
+
+// admits says whether a session that knows of deps can be served here.
+func (s *Server) admits(deps Frontier, epoch uint64) Outcome {
+	switch {
+	case s.over:
+		return Over
+	case !s.reached(deps, epoch):
+		return Behind
+	}
+	return Done
 }
 
 func (s *Server) read(in Read, out []Output) []Output {
-	if !in.Deps.Within(s.received.Frontier) {
-		return s.refuse(in.Op, Behind, out)
+	if why := s.admits(in.Deps, in.Epoch); why != Done {
+		return s.refuse(in.Op, why, out)
 	}
 	s.integrate(in.Deps)
 	if k := s.cache[in.Key]; k != nil && k.complete {
@@ -37,8 +48,8 @@ func (s *Server) read(in Read, out []Output) []Output {
 // readMany reads all its keys in one step, the last one: what is visible then is a
 // causal cut, and with what is carried still one.
 func (s *Server) readMany(in ReadMany, out []Output) []Output {
-	if !in.Deps.Within(s.received.Frontier) {
-		return s.refuse(in.Op, Behind, out)
+	if why := s.admits(in.Deps, in.Epoch); why != Done {
+		return s.refuse(in.Op, why, out)
 	}
 	s.integrate(in.Deps)
 	return s.await(&wait{op: in.Op, keys: in.Keys, many: true}, out)
@@ -79,10 +90,10 @@ func (s *Server) await(w *wait, out []Output) []Output {
 
 // recall looks for writes of which a session has only the dots.
 func (s *Server) recall(in Recall, out []Output) []Output {
-	switch {
-	case !in.Deps.Within(s.received.Frontier):
-		return s.refuse(in.Op, Behind, out)
-	case len(s.loads) >= s.opt.Loads:
+	if why := s.admits(in.Deps, in.Epoch); why != Done {
+		return s.refuse(in.Op, why, out)
+	}
+	if len(s.loads) >= s.opt.Loads {
 		return s.refuse(in.Op, Busy, out)
 	}
 	s.integrate(in.Deps)
@@ -108,15 +119,15 @@ func (s *Server) loaded(in Loaded, out []Output) []Output {
 func (s *Server) resolve(l *load, out []Output) []Output {
 	var want []Dot
 	for _, d := range l.dots {
-		if w := s.find(l, d); w == nil && !s.visible.Covers(d) {
+		if w := s.find(l, d); w == nil && !s.shows(d) {
 			want = append(want, d)
 		} else if w != nil && d == l.row.Dot {
-			if !w.Deps.Within(s.received.Frontier) {
+			if !s.reached(w.Deps, w.Epoch) {
 				return s.give(l, Behind, out)
 			}
 			s.integrate(w.Deps) // that part of its causes is visible somewhere, so it may be shown here
 			for _, c := range w.After {
-				if s.find(l, c) == nil && !s.visible.Covers(c) {
+				if s.find(l, c) == nil && !s.shows(c) {
 					want = append(want, c)
 				}
 			}
@@ -135,7 +146,7 @@ func (s *Server) find(l *load, d Dot) *Write {
 	if w := s.hidden[d]; w != nil {
 		return w
 	}
-	if i := slices.IndexFunc(l.got, func(w *Write) bool { return w.Dot == d }); i >= 0 && !s.visible.Covers(d) {
+	if i := slices.IndexFunc(l.got, func(w *Write) bool { return w.Dot == d }); i >= 0 && !s.shows(d) {
 		return l.got[i]
 	}
 	return nil
@@ -144,16 +155,23 @@ func (s *Server) find(l *load, d Dot) *Write {
 func (s *Server) fetched(in Fetched, out []Output) []Output {
 	l := s.loads[in.Call]
 	delete(s.loads, in.Call)
+	if in.Status != OK && l.rescue {
+		l.asked = nil
+		return s.rescue(l, out)
+	}
 	if in.Status != OK {
 		return s.give(l, Failed, out)
 	}
 	l.got = append(l.got, in.Writes...)
+	if l.rescue {
+		return s.rescue(l, out)
+	}
 	for _, d := range l.asked {
 		switch {
 		case slices.ContainsFunc(in.Writes, func(w *Write) bool { return w.Dot == d }):
 		case s.hidden[d] != nil: // M13: its origin has let the journal drop it, so it is stable
 			s.show(s.hidden[d])
-		case !s.visible.Covers(d):
+		case !s.shows(d):
 			return s.give(l, Behind, out)
 		}
 	}
@@ -180,7 +198,7 @@ func (s *Server) settle(l *load, out []Output) []Output {
 	}
 	if k := l.key; k != nil {
 		k.load = nil
-		if l.row.Dot == (Dot{}) || s.visible.Covers(l.row.Dot) { // M12: else the key stays as it is
+		if l.row.Dot == (Dot{}) || s.shows(l.row.Dot) { // M12: else the key stays as it is
 			if !l.row.Stamp.Less(k.Stamp) { // M11: a late answer does not beat what came meanwhile
 				k.Item = l.row.Item
 			}
@@ -199,7 +217,7 @@ func (s *Server) settle(l *load, out []Output) []Output {
 // finish answers an operation: the newest of what is visible and what it carries
 // away, all as of this step.
 func (s *Server) finish(w *wait, out []Output) []Output {
-	extras := slices.DeleteFunc(w.extras, func(x *Write) bool { return s.visible.Covers(x.Dot) })
+	extras := slices.DeleteFunc(w.extras, func(x *Write) bool { return s.shows(x.Dot) })
 	slices.SortFunc(extras, byStamp) // a stamp exceeds those of its causes
 	extras = slices.CompactFunc(extras, func(a, b *Write) bool { return a.Dot == b.Dot })
 	for _, x := range extras {

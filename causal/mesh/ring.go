@@ -15,7 +15,7 @@ func (s *Server) take(w *Write) {
 // inject puts a write onto the ring here, though it was taken elsewhere, unless it
 // has passed already (M4, M12).
 func (s *Server) inject(w *Write, out []Output) []Output {
-	if s.received.Covers(w.Dot) {
+	if s.has(w.Dot) {
 		return out
 	}
 	s.take(w)
@@ -37,10 +37,10 @@ func (s *Server) pass(head Origin, w *Write, out []Output) []Output {
 // chain receives a write. What is known already goes on as well: its head counts on
 // it to reach the end of the ring, behind all that was sent before (M6).
 func (s *Server) chain(m Chain, out []Output) []Output {
-	if m.View != s.view.Number { // another ring: what its tail was is not a tail now
+	if m.View != s.view.Number || s.over { // V1
 		return append(out, Event{StaleMessage})
 	}
-	known := s.received.Covers(m.Write.Dot)
+	known := s.has(m.Write.Dot)
 	if !known {
 		s.take(m.Write)
 	}
@@ -53,7 +53,7 @@ func (s *Server) chain(m Chain, out []Output) []Output {
 // greeted hears from the successor what it has, and sends what it lacks, in order. That
 // goes without a head: it is unknown how far it came before (M17).
 func (s *Server) greeted(m Greeting, out []Output) []Output {
-	if m.View != s.view.Number {
+	if m.View != s.view.Number || s.over {
 		return append(out, Event{StaleMessage})
 	}
 	s.up = true
@@ -69,7 +69,7 @@ func (s *Server) greeted(m Greeting, out []Output) []Output {
 // has come back, or is overdue.
 func (s *Server) beat(out []Output) []Output {
 	const overdue = 8
-	if s.view.Ring[0] != s.opt.Self {
+	if !s.first() || s.over {
 		return out
 	}
 	if s.circling > 0 && s.circling < overdue {
@@ -90,10 +90,10 @@ func (s *Server) beat(out []Output) []Output {
 // lap passes a lap on, which has what the first server had received go before it on every
 // connection; or hears that it has been everywhere (M14).
 func (s *Server) lap(m Lap, out []Output) []Output {
-	if m.View != s.view.Number {
+	if m.View != s.view.Number || s.over {
 		return append(out, Event{StaleMessage})
 	}
-	if s.view.Ring[0] != s.opt.Self {
+	if !s.first() {
 		out = s.settled(m.Stable, out)
 		m.Low = min(m.Low, s.low())
 		if s.up {
@@ -103,8 +103,10 @@ func (s *Server) lap(m Lap, out []Output) []Output {
 	}
 	s.circling = 0
 	out = s.settled(s.stable.Union(m.Seen), out)
-	// M15: every server has shown all writes below m.Low, and none will be made.
-	if m.Low > s.buried && s.dead >= s.buried && s.dead > 0 {
+	out = s.retire(m.Stable, out)
+	// M15: every server has shown all writes below m.Low, and none will be made; but who is
+	// not in the ring may have made some.
+	if m.Low > s.buried && s.dead >= s.buried && s.dead > 0 && len(s.view.Lost) == 0 {
 		s.buried = m.Low
 		out = append(out, Bury{m.Low})
 	}
@@ -137,7 +139,7 @@ func (s *Server) settled(stable Frontier, out []Output) []Output {
 	s.stable = stable
 	s.log = slices.DeleteFunc(s.log, func(w *Write) bool { return stable.Covers(w.Dot) })
 	if n := stable.Upto(s.opt.Self); n > own {
-		out = append(out, Forget{n}) // M13
+		out = append(out, Forget{s.opt.Self, n}) // M13
 	}
 	return out
 }

@@ -11,6 +11,11 @@ type Options struct {
 	// Floor is the largest stamp that the store held when this life began, if the
 	// server begins with nothing.
 	Floor Stamp
+	// Settled is what the journals of former lives have forgotten, by the store, if the
+	// server begins a ring.
+	Settled Frontier
+	// Copy is what a server begins with that joins behind another.
+	Copy *Snapshot
 	// Window bounds the writes of this life that are not known to be stable; with it
 	// every log and I-cache of the ring is bounded. Default 4096.
 	Window int
@@ -44,9 +49,10 @@ type Server struct {
 	dial     []*key // the keys of cache, for eviction
 	hand     int
 
-	circling int    // beats since a lap went off that has not come back
-	dead     uint64 // the largest time of a tombstone that was shown
-	buried   uint64 // tombstones below were given up
+	salvaged []Origin // lives of which the journal is on the ring
+	circling int      // beats since a lap went off that has not come back
+	dead     uint64   // the largest time of a tombstone that was shown
+	buried   uint64   // tombstones below were given up
 }
 
 // New returns a server that has received nothing.
@@ -63,6 +69,10 @@ func New(opt Options) *Server {
 		opt: opt, hidden: map[Dot]*Write{}, pending: map[Call]*put{}, loads: map[Call]*load{}, cache: map[string]*key{},
 		floor: opt.Floor, time: opt.Floor.Time,
 	}
+	s.visible.Frontier, s.received.Frontier, s.stable = opt.Settled.Clone(), opt.Settled.Clone(), opt.Settled
+	if opt.Copy != nil {
+		s.adopt(opt.Copy)
+	}
 	s.enter(opt.View)
 	return s
 }
@@ -74,7 +84,7 @@ func (s *Server) enter(v View) {
 		panic("mesh: a server is not in its view")
 	}
 	n := len(v.Ring)
-	s.view, s.up = v, false
+	s.view, s.up, s.circling = v, false, 0
 	s.next, s.back = v.Ring[(i+1)%n], v.Ring[(i+n-1)%n]
 }
 
@@ -96,7 +106,16 @@ func (s *Server) Step(now uint64, in Input, out []Output) []Output {
 		return s.fetched(in, out)
 	case Persisted:
 		return s.persisted(in, out)
+	case Viewed:
+		return s.viewed(in.View, out)
+	case Asked:
+		return s.asked(in, out)
+	case Recovered:
+		return s.recovered(in, out)
 	case Opened:
+		if in.View != s.view.Number || s.over { // V1
+			return append(out, Event{StaleMessage})
+		}
 		return append(out, Send{s.back, Greeting{s.view.Number, s.received.share()}})
 	case Broken:
 		s.up = false
@@ -128,7 +147,7 @@ func (s *Server) call() Call {
 
 // answer fills in what every reply tells.
 func (s *Server) answer(r Reply, out []Output) []Output {
-	r.Visible = s.visible.share()
+	r.Visible, r.Epoch = s.visible.share(), s.view.Epoch
 	return append(out, r)
 }
 

@@ -5,27 +5,28 @@ import "slices"
 // Session is what a workflow knows: it travels with it. It is a value: what is done
 // to one leaves its forks alone. The zero Session knows nothing.
 type Session struct {
-	deps    Frontier // visible somewhere, hence present everywhere
-	carried []*Write // made or read, and perhaps visible nowhere; causes first
-	bare    []Dot    // the same, of which only the names are known (M18)
-	time    uint64   // the largest that was seen
+	Deps    Frontier // visible somewhere, hence received everywhere
+	Carried []*Write // made or read, and perhaps visible nowhere; causes first
+	Bare    []Dot    // the same, of which only the names are known: Recall comes first (M18)
+	Time    uint64   // the largest that was seen
+	Epoch   uint64   // what was retired by then is left out of Deps (V5)
 }
 
-// Read asks for a key. Bare must be false.
-func (s *Session) Read(op Op, key string) Read { return Read{op, key, s.deps} }
+// Read asks for a key. Nothing may be bare.
+func (s *Session) Read(op Op, key string) Read { return Read{op, key, s.Deps, s.Epoch} }
 
-// ReadMany asks for several keys, from one causal cut. Bare must be false.
-func (s *Session) ReadMany(op Op, keys ...string) ReadMany { return ReadMany{op, keys, s.deps} }
+// ReadMany asks for several keys, from one causal cut. Nothing may be bare.
+func (s *Session) ReadMany(op Op, keys ...string) ReadMany {
+	return ReadMany{op, keys, s.Deps, s.Epoch}
+}
 
-// Put asks to set or delete keys. Bare must be false.
-func (s *Session) Put(op Op, muts ...Mut) Put { return Put{op, muts, s.deps, s.carried, s.time} }
-
-// Bare reports whether the session carries writes of which it has only the names:
-// then Recall comes first.
-func (s *Session) Bare() bool { return len(s.bare) > 0 }
+// Put asks to set or delete keys. Nothing may be bare.
+func (s *Session) Put(op Op, muts ...Mut) Put {
+	return Put{op, muts, s.Deps, s.Carried, s.Time, s.Epoch}
+}
 
 // Recall asks for the writes that are bare.
-func (s *Session) Recall(op Op) Recall { return Recall{op, s.bare, s.deps} }
+func (s *Session) Recall(op Op) Recall { return Recall{op, s.Bare, s.Deps, s.Epoch} }
 
 // Took takes the answer to a Read, ReadMany, Put or Recall. What it returns is what
 // the session sees of keys, which are those that were read.
@@ -33,13 +34,14 @@ func (s *Session) Took(r Reply, keys ...string) []Item {
 	if r.Outcome != Done {
 		return nil
 	}
-	s.deps = s.deps.Union(r.Visible)
+	s.Deps = s.Deps.Union(r.Visible)
+	s.Epoch = max(s.Epoch, r.Epoch)
 	s.carry(r.Carried...)
 	if r.Write != nil {
 		s.carry(r.Write)
 	}
-	s.bare = slices.DeleteFunc(slices.Clone(s.bare), func(d Dot) bool {
-		return s.deps.Covers(d) || slices.ContainsFunc(s.carried, func(w *Write) bool { return w.Dot == d })
+	s.Bare = slices.DeleteFunc(slices.Clone(s.Bare), func(d Dot) bool {
+		return s.Deps.Covers(d) || slices.ContainsFunc(s.Carried, func(w *Write) bool { return w.Dot == d })
 	})
 	items := r.Items
 	if len(keys) == 1 && items == nil {
@@ -49,23 +51,23 @@ func (s *Session) Took(r Reply, keys ...string) []Item {
 	for i, name := range keys {
 		// M18: what is carried is laid over only after what has become visible was let
 		// go, or a deleted value would come back.
-		out[i] = overlay(items[i], name, s.carried)
-		s.time = max(s.time, out[i].Stamp.Time)
+		out[i] = overlay(items[i], name, s.Carried)
+		s.Time = max(s.Time, out[i].Stamp.Time)
 	}
 	return out
 }
 
 // carry takes writes to those that are carried, and lets go of what is visible.
 func (s *Session) carry(writes ...*Write) {
-	if len(s.carried)+len(writes) == 0 {
+	if len(s.Carried)+len(writes) == 0 {
 		return
 	}
-	all := append(slices.Clone(s.carried), writes...)
-	all = slices.DeleteFunc(all, func(w *Write) bool { return s.deps.Covers(w.Dot) })
+	all := append(slices.Clone(s.Carried), writes...)
+	all = slices.DeleteFunc(all, func(w *Write) bool { return s.Deps.Covers(w.Dot) })
 	slices.SortFunc(all, byStamp)
-	s.carried = slices.CompactFunc(all, func(a, b *Write) bool { return a.Dot == b.Dot })
+	s.Carried = slices.CompactFunc(all, func(a, b *Write) bool { return a.Dot == b.Dot })
 	for _, w := range writes {
-		s.time = max(s.time, w.Stamp.Time) // M1
+		s.Time = max(s.Time, w.Stamp.Time) // M1
 	}
 }
 
@@ -77,19 +79,12 @@ func (s *Session) Fork() *Session {
 
 // Join takes what another session knows.
 func (s *Session) Join(o *Session) {
-	s.deps = s.deps.Union(o.deps)
-	s.bare = append(slices.Clone(s.bare), o.bare...)
-	s.time = max(s.time, o.time)
-	s.carry(o.carried...)
-	slices.SortFunc(s.bare, Dot.compare)
-	s.bare = slices.DeleteFunc(slices.Compact(s.bare), func(d Dot) bool {
-		return s.deps.Covers(d) || slices.ContainsFunc(s.carried, func(w *Write) bool { return w.Dot == d })
+	s.Deps = s.Deps.Union(o.Deps)
+	s.Bare = append(slices.Clone(s.Bare), o.Bare...)
+	s.Time, s.Epoch = max(s.Time, o.Time), max(s.Epoch, o.Epoch)
+	s.carry(o.Carried...)
+	slices.SortFunc(s.Bare, Dot.Compare)
+	s.Bare = slices.DeleteFunc(slices.Compact(s.Bare), func(d Dot) bool {
+		return s.Deps.Covers(d) || slices.ContainsFunc(s.Carried, func(w *Write) bool { return w.Dot == d })
 	})
 }
-
-// Deps is what the session relies on every server to have received.
-func (s *Session) Deps() Frontier { return s.deps }
-
-// Carried are the writes the session carries, causes first, and the dots of those it
-// knows only by name.
-func (s *Session) Carried() ([]*Write, []Dot) { return s.carried, s.bare }

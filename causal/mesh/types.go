@@ -1,5 +1,33 @@
 package mesh
 
+import "github.com/freshet-cache/freshet/causal/dot"
+
+// What names writes and tells sets of them.
+type (
+	Origin   = dot.Origin
+	Dot      = dot.Dot
+	Stamp    = dot.Stamp
+	Frontier = dot.Frontier
+)
+
+// set is a Frontier that grows. What it shares stays as it was.
+type set struct {
+	Frontier
+	shared bool
+}
+
+func (s *set) add(d Dot) {
+	if s.shared {
+		s.Frontier, s.shared = s.Clone(), false
+	}
+	s.Add(d)
+}
+
+func (s *set) share() Frontier {
+	s.shared = true
+	return s.Frontier
+}
+
 // Op names a caller's operation; the runtime draws them, never twice.
 type Op uint64
 
@@ -20,6 +48,7 @@ type Write struct {
 	Stamp Stamp
 	Deps  Frontier // causes that were visible somewhere when it was made
 	After []Dot    // causes that were carried, visible nowhere yet as far as is known (M5)
+	Epoch uint64   // causes of lives that were retired by then are left out (V5)
 	Muts  []Mut    // all at once; none if the store refused it (M2)
 }
 
@@ -43,6 +72,9 @@ type Row struct {
 type View struct {
 	Number uint64
 	Ring   []Origin
+	Lost   []Origin // lives that are over and not retired
+	Newest Origin   // the largest number of a life so far
+	Epoch  uint64   // the latest view, up to this one, that retired a life
 }
 
 // Status sorts the answers of the store.
@@ -66,7 +98,7 @@ const (
 	Behind           // it did not happen: the session knows of what this server does not
 	Failed           // a read got no answer of the store
 	Rejected         // it did not and will not: the store refused the write
-	Over             // it did not happen, or is told by the next life's journal: this life is fenced
+	Over             // this life is over; a Put may have happened, and is recovered then
 )
 
 // Input is something that has happened.
@@ -74,16 +106,18 @@ type Input interface{ input() }
 
 // Read: a session wants a key.
 type Read struct {
-	Op   Op
-	Key  string
-	Deps Frontier
+	Op    Op
+	Key   string
+	Deps  Frontier
+	Epoch uint64 // of the session, as in a View
 }
 
 // ReadMany: a session wants several keys, from one causal cut.
 type ReadMany struct {
-	Op   Op
-	Keys []string
-	Deps Frontier
+	Op    Op
+	Keys  []string
+	Deps  Frontier
+	Epoch uint64
 }
 
 // Put: a session wants keys set or deleted, all at once. Carried are the writes it
@@ -94,13 +128,15 @@ type Put struct {
 	Deps    Frontier
 	Carried []*Write
 	Time    uint64
+	Epoch   uint64
 }
 
 // Recall: a session carries Dots of which it has no more than the names.
 type Recall struct {
-	Op   Op
-	Dots []Dot
-	Deps Frontier
+	Op    Op
+	Dots  []Dot
+	Deps  Frontier
+	Epoch uint64
 }
 
 // Loaded answers Load with OK or Lost.
@@ -123,9 +159,23 @@ type Persisted struct {
 	Status Status
 }
 
-// Opened: the predecessor has opened a connection. Nothing that it sent on an
+// Viewed: the coordinator has decided on another ring. The connections of the last one
+// are closed.
+type Viewed struct{ View View }
+
+// Opened: the predecessor in a view has opened a connection. Nothing that it sent on an
 // earlier one arrives any more.
-type Opened struct{}
+type Opened struct{ View uint64 }
+
+// Asked: the successor in a view has no state yet.
+type Asked struct{ View uint64 }
+
+// Recovered answers Recover with OK and all that the journal has of the lives, or Lost.
+type Recovered struct {
+	View   uint64
+	Writes []*Write
+	Status Status
+}
 
 // Broken: the connection to the successor is gone, and perhaps what was sent on it.
 type Broken struct{}
@@ -146,7 +196,10 @@ func (Recall) input()    {}
 func (Loaded) input()    {}
 func (Fetched) input()   {}
 func (Persisted) input() {}
+func (Viewed) input()    {}
 func (Opened) input()    {}
+func (Asked) input()     {}
+func (Recovered) input() {}
 func (Broken) input()    {}
 func (Received) input()  {}
 func (Evicted) input()   {}
@@ -177,6 +230,17 @@ type Greeting struct {
 	Received Frontier
 }
 
+// Snapshot is what a server begins with that joins behind another.
+type Snapshot struct {
+	View     uint64
+	Visible  Frontier
+	Received Frontier
+	Stable   Frontier
+	Time     uint64
+	Log      []*Write
+}
+
+func (Snapshot) message() {}
 func (Chain) message()    {}
 func (Lap) message()      {}
 func (Greeting) message() {}
@@ -205,9 +269,23 @@ type Persist struct {
 	Try   int
 }
 
-// Forget lets the journal drop this life's writes up to a number. The store
+// Forget lets the journal drop a life's writes up to a number. The store
 // remembers that number: no late Persist of them may take effect.
-type Forget struct{ Upto uint64 }
+type Forget struct {
+	Origin Origin
+	Upto   uint64
+}
+
+// Recover asks for the writes of lives that are over. Once their leases have ended, and the
+// store has been told to refuse every Persist of theirs from then on, the journal is read.
+type Recover struct {
+	View  uint64
+	Lives []Origin
+}
+
+// Retire tells the coordinator that everything of a life has been shown everywhere: the
+// next view need not name it.
+type Retire struct{ Origin Origin }
 
 // Bury lets the store drop tombstones with a smaller time. It remembers that time, from
 // before it drops anything: see Row.
@@ -227,6 +305,7 @@ type Reply struct {
 	Item    Item     // of a Read
 	Items   []Item   // of a ReadMany, as its Keys
 	Visible Frontier // what is visible here; contains the Deps of the operation
+	Epoch   uint64   // what was retired in it is left out of Visible
 	Carried []*Write // what the session must carry from here on, causes first
 	Write   *Write   // what a Put became
 }
@@ -257,6 +336,8 @@ func (Load) output()    {}
 func (Fetch) output()   {}
 func (Persist) output() {}
 func (Forget) output()  {}
+func (Recover) output() {}
+func (Retire) output()  {}
 func (Bury) output()    {}
 func (Send) output()    {}
 func (Reply) output()   {}

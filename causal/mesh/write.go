@@ -9,10 +9,10 @@ type put struct {
 }
 
 func (s *Server) put(now uint64, in Put, out []Output) []Output {
-	switch {
-	case s.over:
-		return s.refuse(in.Op, Over, out)
-	case !in.Deps.Within(s.received.Frontier) || !s.follows(in.Carried):
+	switch why := s.admits(in.Deps, in.Epoch); {
+	case why != Done:
+		return s.refuse(in.Op, why, out)
+	case !s.follows(in.Carried):
 		return s.refuse(in.Op, Behind, out)
 	case s.number-s.stable.Upto(s.opt.Self) >= uint64(s.opt.Window): // M16
 		return s.refuse(in.Op, Busy, out)
@@ -25,14 +25,14 @@ func (s *Server) put(now uint64, in Put, out []Output) []Output {
 	}
 	s.number++
 	s.time = max(s.time, in.Time, now) + 1 // M1
-	w := &Write{Dot{s.opt.Self, s.number}, Stamp{s.time, s.opt.Self}, in.Deps, after, in.Muts}
+	w := &Write{Dot{Origin: s.opt.Self, N: s.number}, Stamp{Time: s.time, Origin: s.opt.Self}, s.trim(in.Deps), after, s.view.Epoch, in.Muts}
 	return s.persist(&put{op: in.Op, write: w}, out)
 }
 
 // follows reports whether the visible causes of carried writes have been received.
 func (s *Server) follows(carried []*Write) bool {
 	for _, c := range carried {
-		if !c.Deps.Within(s.received.Frontier) {
+		if !s.reached(c.Deps, c.Epoch) {
 			return false
 		}
 	}
@@ -60,6 +60,9 @@ func (s *Server) persisted(in Persisted, out []Output) []Output {
 		return s.persist(p, append(out, Event{Voided}))
 	case Fenced:
 		s.over = true
+		return s.refuse(p.op, Over, out)
+	}
+	if s.over { // its session asks elsewhere: the journal has it, and it is recovered from there
 		return s.refuse(p.op, Over, out)
 	}
 	if !s.received.Covers(p.write.Dot) { // somebody may have found it in the store and sent it round already

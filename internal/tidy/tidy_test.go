@@ -72,7 +72,9 @@ var protocols = []string{"causal/mesh", "linear/clink", "linear/loan", "linear/r
 // may says what a package of this module may import of it. A package that is not
 // listed may import anything: node, cmd, bench, examples and tests are wiring.
 var may = map[string][]string{
-	"causal/mesh":            {},
+	"causal/dot":             {},
+	"causal/mesh":            {"causal/dot"},
+	"causal/wire":            {"causal/dot", "causal/mesh"},
 	"linear/clink":           {"shard/lease"},
 	"linear/loan":            {},
 	"linear/replica":         {"shard/lease"},
@@ -99,7 +101,7 @@ var may = map[string][]string{
 	"link":                   {},
 	"resp":                   {},
 	"check":                  {},
-	"sim":                    {"causal/mesh", "linear/clink", "linear/loan", "linear/replica", "shard/lease", "check"},
+	"sim":                    {"causal/mesh", "causal/wire", "linear/clink", "linear/loan", "linear/replica", "shard/lease", "check"},
 	"sim/explore":            {"causal/mesh", "linear/clink", "linear/replica", "shard/lease", "sim", "check"},
 	"internal/mariadbserver": {},
 	"track":                  {},

@@ -258,7 +258,7 @@ func (w *meshWorld) step(i int, in mesh.Input) {
 				w.links[i] = append(slices.Clone(w.links[i]), out.Message)
 			}
 		case mesh.Forget:
-			w.store.Forget(mesh.Origin(i+1), out.Upto)
+			w.store.Forget(out.Origin, out.Upto)
 		case mesh.Bury:
 			w.store.Bury(out.Before)
 		case mesh.Reply:
@@ -277,7 +277,7 @@ func (w *meshWorld) fail(err error) {
 
 func (w *meshWorld) connect(i int) {
 	w.links[i], w.broken[i] = nil, false
-	w.step((i+1)%len(w.servers), mesh.Opened{})
+	w.step((i+1)%len(w.servers), mesh.Opened{View: 1})
 }
 
 func (w *meshWorld) arrive(i int) {

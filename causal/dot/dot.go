@@ -1,4 +1,5 @@
-package mesh
+// Package dot names writes, and tells sets of them exactly in little space.
+package dot
 
 import (
 	"cmp"
@@ -18,7 +19,8 @@ type Dot struct {
 	N      uint64
 }
 
-func (d Dot) compare(o Dot) int {
+// Compare orders dots by origin and number.
+func (d Dot) Compare(o Dot) int {
 	if d.Origin != o.Origin {
 		return cmp.Compare(d.Origin, o.Origin)
 	}
@@ -54,7 +56,7 @@ type Frontier struct {
 // NewFrontier is the set of the given dots.
 func NewFrontier(dots ...Dot) (f Frontier) {
 	for _, d := range dots {
-		f.add(d)
+		f.Add(d)
 	}
 	return f
 }
@@ -77,7 +79,7 @@ func (f Frontier) Covers(d Dot) bool {
 	if len(f.extra) == 0 {
 		return false
 	}
-	_, ok := slices.BinarySearchFunc(f.extra, d, Dot.compare)
+	_, ok := slices.BinarySearchFunc(f.extra, d, Dot.Compare)
 	return ok
 }
 
@@ -118,14 +120,14 @@ func (f Frontier) Union(o Frontier) Frontier {
 	case f.Within(o):
 		return o
 	}
-	u := f.clone()
+	u := f.Clone()
 	for _, d := range o.upto {
 		i := u.at(d.Origin)
 		u.upto[i].N = max(u.upto[i].N, d.N)
 		u.absorb(i)
 	}
 	for _, d := range o.extra {
-		u.add(d)
+		u.Add(d)
 	}
 	return u
 }
@@ -133,9 +135,24 @@ func (f Frontier) Union(o Frontier) Frontier {
 // Size is how many numbers it takes to tell the set.
 func (f Frontier) Size() int { return len(f.upto) + len(f.extra) }
 
-// missing are the dots of f that are not in o, by origin and number. There may be
+// Only is the part of a set that is of one origin.
+func (f Frontier) Only(o Origin) (g Frontier) {
+	other := func(d Dot) bool { return d.Origin != o }
+	g = f.Clone()
+	return Frontier{slices.DeleteFunc(g.upto, other), slices.DeleteFunc(g.extra, other)}
+}
+
+// Last is the largest number of any origin.
+func (f Frontier) Last() (n uint64) {
+	for _, d := range slices.Concat(f.upto, f.extra) {
+		n = max(n, d.N)
+	}
+	return n
+}
+
+// Missing are the dots of f that are not in o, by origin and number. There may be
 // any number of them; whoever calls knows that f is bounded.
-func (f Frontier) missing(o Frontier, out []Dot) []Dot {
+func (f Frontier) Missing(o Frontier, out []Dot) []Dot {
 	for _, d := range f.upto {
 		for n := o.Upto(d.Origin) + 1; n <= d.N; n++ {
 			if e := (Dot{d.Origin, n}); !o.Covers(e) {
@@ -151,7 +168,8 @@ func (f Frontier) missing(o Frontier, out []Dot) []Dot {
 	return out
 }
 
-func (f Frontier) clone() Frontier {
+// Clone is a set of its own.
+func (f Frontier) Clone() Frontier {
 	return Frontier{slices.Clone(f.upto), slices.Clone(f.extra)}
 }
 
@@ -173,7 +191,7 @@ func (f *Frontier) absorb(i int) {
 		return
 	}
 	o := f.upto[i].Origin
-	from, _ := slices.BinarySearchFunc(f.extra, Dot{o, 0}, Dot.compare)
+	from, _ := slices.BinarySearchFunc(f.extra, Dot{o, 0}, Dot.Compare)
 	to := from
 	for to < len(f.extra) && f.extra[to].Origin == o && f.extra[to].N <= f.upto[i].N+1 {
 		f.upto[i].N = max(f.upto[i].N, f.extra[to].N)
@@ -182,16 +200,26 @@ func (f *Frontier) absorb(i int) {
 	f.extra = slices.Delete(f.extra, from, to)
 }
 
-// add puts a dot into a set that nobody else has.
-func (f *Frontier) add(d Dot) {
+// Add puts a dot into a set that nobody else has.
+func (f *Frontier) Add(d Dot) {
 	if d.N == f.Upto(d.Origin)+1 { // what comes after a gap stays apart: the gap is not ours to fill
 		i := f.at(d.Origin)
 		f.upto[i].N = d.N
 		f.absorb(i)
 	} else if !f.Covers(d) {
-		i, _ := slices.BinarySearchFunc(f.extra, d, Dot.compare)
+		i, _ := slices.BinarySearchFunc(f.extra, d, Dot.Compare)
 		f.extra = slices.Insert(f.extra, i, d)
 	}
+}
+
+// Without is the set without the origins for which gone is true.
+func (f Frontier) Without(gone func(Origin) bool) Frontier {
+	drop := func(d Dot) bool { return gone(d.Origin) }
+	if !slices.ContainsFunc(f.upto, drop) && !slices.ContainsFunc(f.extra, drop) {
+		return f
+	}
+	f = f.Clone()
+	return Frontier{slices.DeleteFunc(f.upto, drop), slices.DeleteFunc(f.extra, drop)}
 }
 
 // String is the set for people.
@@ -204,22 +232,4 @@ func (f Frontier) String() string {
 		fmt.Fprintf(&b, " %v", d)
 	}
 	return "{" + strings.TrimPrefix(b.String(), " ") + "}"
-}
-
-// set is a Frontier that grows. What it shares stays as it was.
-type set struct {
-	Frontier
-	shared bool
-}
-
-func (s *set) add(d Dot) {
-	if s.shared {
-		s.Frontier, s.shared = s.clone(), false
-	}
-	s.Frontier.add(d)
-}
-
-func (s *set) share() Frontier {
-	s.shared = true
-	return s.Frontier
 }

@@ -1,19 +1,22 @@
-package mesh
+package wire
 
 import (
 	"bytes"
 	"reflect"
 	"testing"
+
+	"github.com/freshet-cache/freshet/causal/dot"
+	. "github.com/freshet-cache/freshet/causal/mesh"
 )
 
 func someWrites() []*Write {
-	deps := NewFrontier(Dot{1, 1}, Dot{1, 2}, Dot{3, 1})
-	more := NewFrontier(Dot{1, 1}, Dot{1, 2}, Dot{1, 3}, Dot{3, 1}, Dot{3, 5}, Dot{4, 1})
+	deps := dot.NewFrontier(Dot{Origin: 1, N: 1}, Dot{Origin: 1, N: 2}, Dot{Origin: 3, N: 1})
+	more := dot.NewFrontier(Dot{Origin: 1, N: 1}, Dot{Origin: 1, N: 2}, Dot{Origin: 1, N: 3}, Dot{Origin: 3, N: 1}, Dot{Origin: 3, N: 5}, Dot{Origin: 4, N: 1})
 	return []*Write{
-		{Dot: Dot{1, 3}, Stamp: Stamp{7, 1}, Deps: deps, Muts: []Mut{{Key: "k", Value: []byte("v")}}},
-		{Dot: Dot{1, 4}, Stamp: Stamp{8, 1}, Deps: deps, After: []Dot{{1, 3}}, Muts: []Mut{{Key: "k", Delete: true}, {Key: "", Value: []byte("w")}}},
-		{Dot: Dot{3, 2}, Stamp: Stamp{9, 3}, Deps: more},
-		{Dot: Dot{2, 1}, Stamp: Stamp{10, 2}, Deps: NewFrontier(Dot{1, 1})},
+		{Dot: Dot{Origin: 1, N: 3}, Stamp: Stamp{Time: 7, Origin: 1}, Deps: deps, Muts: []Mut{{Key: "k", Value: []byte("v")}}},
+		{Dot: Dot{Origin: 1, N: 4}, Stamp: Stamp{Time: 8, Origin: 1}, Deps: deps, After: []Dot{{Origin: 1, N: 3}}, Muts: []Mut{{Key: "k", Delete: true}, {Key: "", Value: []byte("w")}}},
+		{Dot: Dot{Origin: 3, N: 2}, Stamp: Stamp{Time: 9, Origin: 3}, Deps: more},
+		{Dot: Dot{Origin: 2, N: 1}, Stamp: Stamp{Time: 10, Origin: 2}, Deps: dot.NewFrontier(Dot{Origin: 1, N: 1})},
 	}
 }
 
@@ -22,7 +25,8 @@ func someMessages() (out []Message) {
 		out = append(out, Chain{View: 3, Head: Origin(i), Write: w})
 	}
 	w := someWrites()[2]
-	return append(out, Lap{View: 3, Seen: w.Deps, Stable: NewFrontier(Dot{1, 1}), Low: 99}, Greeting{View: 1 << 40, Received: w.Deps}, Greeting{})
+	return append(out, Snapshot{View: 2, Visible: dot.NewFrontier(Dot{Origin: 1, N: 1}), Received: w.Deps, Time: 9, Log: someWrites()},
+		Lap{View: 3, Seen: w.Deps, Stable: dot.NewFrontier(Dot{Origin: 1, N: 1}), Low: 99}, Greeting{View: 1 << 40, Received: w.Deps}, Greeting{})
 }
 
 func TestMessagesComeBack(t *testing.T) {
@@ -45,30 +49,30 @@ func TestMessagesComeBack(t *testing.T) {
 func TestStreamsTellWhatChanged(t *testing.T) {
 	var many Frontier
 	for o := range Origin(100) {
-		many.add(Dot{o + 1, 1})
+		many.Add(Dot{Origin: o + 1, N: 1})
 	}
 	var s Stream
-	w := &Write{Dot: Dot{1, 2}, Stamp: Stamp{5, 1}, Deps: many, Muts: []Mut{{Key: "k", Value: []byte("v")}}}
-	first, second := len(s.Append(nil, Chain{1, 1, w})), len(s.Append(nil, Chain{1, 1, w}))
+	w := &Write{Dot: Dot{Origin: 1, N: 2}, Stamp: Stamp{Time: 5, Origin: 1}, Deps: many, Muts: []Mut{{Key: "k", Value: []byte("v")}}}
+	first, second := len(s.Append(nil, Chain{View: 1, Head: 1, Write: w})), len(s.Append(nil, Chain{View: 1, Head: 1, Write: w}))
 	if first < 200 || second > 20 {
 		t.Fatalf("it took %d bytes, and then %d", first, second)
 	}
 }
 
 func TestTokens(t *testing.T) {
-	s := &Session{deps: someWrites()[2].Deps, time: 1 << 50}
-	s.carry(someWrites()[1], someWrites()[3])
-	full := s.Token(4096)
+	s := &Session{Deps: someWrites()[2].Deps, Time: 1 << 50}
+	s.Carried = []*Write{someWrites()[1], someWrites()[3]}
+	full := Token(s, 4096)
 	got, err := Resume(full)
-	if err != nil || got.String() != s.String() || got.Bare() {
+	if err != nil || got.String() != s.String() || len(got.Bare) > 0 {
 		t.Fatalf("%v came back as %v, %v", s, got, err)
 	}
-	short := s.Token(10)
+	short := Token(s, 10)
 	got, err = Resume(short)
-	if err != nil || len(short) >= len(full) || len(got.bare) != len(s.carried) || !got.Bare() || !got.deps.Equal(s.deps) || got.time != s.time {
+	if err != nil || len(short) >= len(full) || len(got.Bare) != len(s.Carried) || len(got.Bare) == 0 || !got.Deps.Equal(s.Deps) || got.Time != s.Time {
 		t.Fatalf("%v came back as %v, %v", s, got, err)
 	}
-	again, err := Resume(got.Token(4096))
+	again, err := Resume(Token(got, 4096))
 	if err != nil || again.String() != got.String() {
 		t.Fatalf("%v came back as %v, %v", got, again, err)
 	}
@@ -80,21 +84,21 @@ func TestTokens(t *testing.T) {
 }
 
 func FuzzResume(f *testing.F) {
-	s := &Session{deps: someWrites()[2].Deps, time: 12}
-	s.carry(someWrites()[1], someWrites()[3])
-	f.Add(s.Token(4096))
-	f.Add(s.Token(0))
-	f.Add((&Session{}).Token(0))
+	s := &Session{Deps: someWrites()[2].Deps, Time: 12}
+	s.Carried = []*Write{someWrites()[1], someWrites()[3]}
+	f.Add(Token(s, 4096))
+	f.Add(Token(s, 0))
+	f.Add(Token(&Session{}, 0))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := Resume(b)
 		if err != nil {
 			return
 		}
-		if again := s.Token(1 << 20); !bytes.Equal(again, b) {
+		if again := Token(s, 1<<20); !bytes.Equal(again, b) {
 			t.Fatalf("%x became %x", b, again)
 		}
 		s.Fork().Join(s) // and it is of use: nothing panics
-		server := New(Options{Self: 1, View: View{1, []Origin{1, 2}}})
+		server := New(Options{Self: 1, View: View{Number: 1, Ring: []Origin{1, 2}}})
 		server.Step(0, s.Put(1, Mut{Key: "k"}), nil)
 		server.Step(0, s.Recall(2), nil)
 		server.Step(0, s.ReadMany(3, "a", "b"), nil)

@@ -1,0 +1,167 @@
+package dot
+
+import (
+	"encoding/binary"
+	"slices"
+)
+
+// AppendDots appends the encoding of dots.
+func AppendDots(b []byte, dots []Dot) []byte {
+	b = binary.AppendUvarint(b, uint64(len(dots)))
+	for _, d := range dots {
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(d.Origin)), d.N)
+	}
+	return b
+}
+
+// AppendFrontier appends the encoding of a set.
+func AppendFrontier(b []byte, f Frontier) []byte { return AppendDots(AppendDots(b, f.upto), f.extra) }
+
+// AppendDelta tells a frontier by what it has that an earlier one had not, if that tells
+// it.
+func AppendDelta(b []byte, last, f Frontier) []byte {
+	var changed []Dot
+	for _, d := range f.upto {
+		if n := last.Upto(d.Origin); d.N > n {
+			changed = append(changed, Dot{d.Origin, d.N - n})
+		} else if d.N < n {
+			return AppendFrontier(append(b, 0), f)
+		}
+	}
+	for _, d := range last.upto {
+		if f.Upto(d.Origin) == 0 {
+			return AppendFrontier(append(b, 0), f)
+		}
+	}
+	return AppendDots(AppendDots(append(b, 1), changed), f.extra)
+}
+
+// AppendBytes appends bytes and how many they are.
+func AppendBytes(b, v []byte) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(v))), v...)
+}
+
+// Reader takes an encoding apart. Once it is bad, it is bad to the end, and returns zeros.
+type Reader struct {
+	b   []byte
+	bad bool
+}
+
+// NewReader reads b.
+func NewReader(b []byte) *Reader { return &Reader{b: b} }
+
+// Bad reports whether something was not as an encoder makes it.
+func (r *Reader) Bad() bool { return r.bad }
+
+// Done reports whether all was read, and nothing was bad.
+func (r *Reader) Done() bool { return !r.bad && len(r.b) == 0 }
+
+// Fail makes the reader bad.
+func (r *Reader) Fail() { r.b, r.bad = nil, true }
+
+// Byte is the next byte.
+func (r *Reader) Byte() byte {
+	if len(r.b) == 0 {
+		r.Fail()
+		return 0
+	}
+	v := r.b[0]
+	r.b = r.b[1:]
+	return v
+}
+
+// Uint is a number.
+func (r *Reader) Uint() uint64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 || n > 1 && r.b[n-1] == 0 { // one encoding for one number
+		r.Fail()
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+// Origin is an origin.
+func (r *Reader) Origin() Origin {
+	v := r.Uint()
+	if v != uint64(Origin(v)) {
+		r.Fail()
+	}
+	return Origin(v)
+}
+
+// Count is how many things follow, each of a byte at least.
+func (r *Reader) Count() int {
+	n := r.Uint()
+	if n > uint64(len(r.b)) {
+		r.Fail()
+		return 0
+	}
+	return int(n)
+}
+
+// Dots are what AppendDots has appended.
+func (r *Reader) Dots() (out []Dot) {
+	n := r.Count()
+	for range n {
+		d := Dot{r.Origin(), r.Uint()}
+		if d.Origin == 0 || d.N == 0 {
+			r.Fail()
+		}
+		if r.bad {
+			return nil
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+// Frontier is what AppendFrontier has appended.
+func (r *Reader) Frontier() (f Frontier) {
+	f.upto, f.extra = r.Dots(), r.Dots()
+	return r.valid(f)
+}
+
+// valid is a frontier that is as all frontiers are, or a failure.
+func (r *Reader) valid(f Frontier) Frontier {
+	ok := slices.IsSortedFunc(f.upto, Dot.Compare) && slices.IsSortedFunc(f.extra, Dot.Compare)
+	for i, d := range f.upto {
+		ok = ok && (i == 0 || f.upto[i-1].Origin < d.Origin)
+	}
+	for i, d := range f.extra {
+		ok = ok && (i == 0 || f.extra[i-1] != d) && d.N > f.Upto(d.Origin)+1 && f.Upto(d.Origin) < d.N
+	}
+	if !ok || r.bad {
+		r.Fail()
+		return Frontier{}
+	}
+	return f
+}
+
+// Delta is what AppendDelta has appended, after the same last.
+func (r *Reader) Delta(last Frontier) Frontier {
+	switch r.Byte() {
+	case 0:
+		return r.Frontier()
+	case 1:
+		f := Frontier{upto: slices.Clone(last.upto)}
+		for _, d := range r.Dots() {
+			i := f.at(d.Origin)
+			if f.upto[i].N += d.N; f.upto[i].N < d.N {
+				r.Fail()
+			}
+		}
+		f.extra = r.Dots()
+		return r.valid(f)
+	}
+	r.Fail()
+	return Frontier{}
+}
+
+// Bytes are what AppendBytes has appended.
+func (r *Reader) Bytes() []byte {
+	n := r.Count()
+	v := r.b[:n:n]
+	r.b = r.b[n:]
+	return slices.Clone(v)
+}

@@ -1,0 +1,126 @@
+package mesh
+
+import (
+	"math"
+	"slices"
+)
+
+// viewed enters a new ring, or hears that there is no place in it.
+func (s *Server) viewed(v View, out []Output) []Output {
+	if v.Number <= s.view.Number {
+		return out
+	}
+	if !slices.Contains(v.Ring, s.opt.Self) {
+		s.view, s.over, s.up = v, true, false
+		return out
+	}
+	s.enter(v)
+	for _, f := range []*Frontier{&s.visible.Frontier, &s.received.Frontier, &s.stable} {
+		*f = s.trim(*f) // V5
+	}
+	return s.salvage(out)
+}
+
+// salvage has the first server of a ring look after the writes of lives that are over (V3).
+func (s *Server) salvage(out []Output) []Output {
+	s.salvaged = nil
+	if s.first() && len(s.view.Lost) > 0 {
+		out = append(out, Recover{s.view.Number, s.view.Lost})
+	}
+	return out
+}
+
+// recovered puts the journal of lives that are over onto the ring, causes first: each in
+// the order of its stamp, and before it what it names one by one, wherever that was made.
+func (s *Server) recovered(in Recovered, out []Output) []Output {
+	switch {
+	case in.View != s.view.Number || s.over:
+		return append(out, Event{StaleMessage})
+	case in.Status != OK:
+		return append(out, Recover{s.view.Number, s.view.Lost})
+	}
+	return s.rescue(&load{rescue: true, got: in.Writes}, out)
+}
+
+func (s *Server) rescue(l *load, out []Output) []Output {
+	var want []Dot
+	for _, w := range l.got {
+		for _, d := range w.After {
+			if !s.has(d) && !slices.ContainsFunc(l.got, func(o *Write) bool { return o.Dot == d }) && !slices.Contains(l.asked, d) {
+				want = append(want, d)
+			}
+		}
+	}
+	if len(want) > 0 { // V3: who made it may not have got it round yet
+		slices.SortFunc(want, Dot.Compare)
+		c := s.call()
+		l.asked = slices.Compact(want)
+		s.loads[c] = l
+		return append(out, Event{Journaled}, Fetch{c, l.asked})
+	}
+	slices.SortFunc(l.got, byStamp)
+	for _, w := range l.got {
+		out = s.inject(w, out)
+	}
+	s.salvaged = s.view.Lost
+	return out
+}
+
+// retire reports lives of which everything has been shown everywhere: shown is what every
+// server has shown (V4).
+func (s *Server) retire(shown Frontier, out []Output) []Output {
+	for _, o := range s.salvaged {
+		all := s.received.Only(o)
+		if all.Within(shown) {
+			if n := all.Last(); n > 0 {
+				out = append(out, Forget{o, n})
+			}
+			out = append(out, Retire{o})
+		}
+	}
+	return out
+}
+
+// first reports whether this is the first server of its ring.
+func (s *Server) first() bool { return s.view.Ring[0] == s.opt.Self }
+
+// retired reports whether every write of a life has been shown everywhere, and there will
+// be no other (V5).
+func (s *Server) retired(o Origin) bool {
+	return o <= s.view.Newest && !slices.Contains(s.view.Ring, o) && !slices.Contains(s.view.Lost, o)
+}
+
+// has and shows are what was received and is visible, retired lives included.
+func (s *Server) has(d Dot) bool   { return s.received.Covers(d) || s.retired(d.Origin) }
+func (s *Server) shows(d Dot) bool { return s.visible.Covers(d) || s.retired(d.Origin) }
+
+// trim leaves out what is retired.
+func (s *Server) trim(f Frontier) Frontier { return f.Without(s.retired) }
+
+// reached reports whether this server can show everything in deps. A later view than this
+// server's may have retired what deps leave out (V5).
+func (s *Server) reached(deps Frontier, epoch uint64) bool {
+	return epoch <= s.view.Number && (deps.Within(s.received.Frontier) || s.trim(deps).Within(s.received.Frontier))
+}
+
+// asked gives a server that joins behind this one all that it must begin with. It joins in
+// the view that this server is in: what is passed on in that view reaches it (V2).
+func (s *Server) asked(in Asked, out []Output) []Output {
+	if in.View != s.view.Number || s.over {
+		return append(out, Event{StaleMessage})
+	}
+	return append(out, Send{s.next, Snapshot{in.View, s.visible.share(), s.received.share(), s.stable, s.time, slices.Clone(s.log)}})
+}
+
+// adopt begins with another's snapshot. What it has shown, and more, counts as forgotten.
+func (s *Server) adopt(c *Snapshot) {
+	s.visible = set{c.Visible, true}
+	s.received = set{c.Received, true}
+	s.stable, s.time, s.log = c.Stable, max(s.time, c.Time), slices.Clone(c.Log)
+	s.floor = Stamp{Time: s.time, Origin: math.MaxUint32}
+	for _, w := range s.log {
+		if !s.visible.Covers(w.Dot) {
+			s.hidden[w.Dot] = w
+		}
+	}
+}

@@ -1,0 +1,202 @@
+// Package wire encodes what servers of package mesh say to each other, what the journal
+// keeps of a write, and the tokens of sessions. What was not made by an encoder of this
+// version is refused, and nothing panics.
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/freshet-cache/freshet/causal/dot"
+	"github.com/freshet-cache/freshet/causal/mesh"
+)
+
+// ErrFormat is what decoding returns for what no encoder of this version has made.
+var ErrFormat = errors.New("causal: the encoding is damaged or of another version; both sides must run compatible releases")
+
+const wireVersion = 1
+
+// Stream encodes what is sent on one connection, or decodes what arrives on it: the causes
+// of a write are told as what has changed since the last one. Each side has its own, and
+// begins with a new one when a connection is opened. The zero Stream is ready.
+type Stream struct{ last dot.Frontier }
+
+// The kinds of messages.
+const (
+	chainKind byte = iota + 1
+	lapKind
+	greetingKind
+	snapshotKind
+)
+
+// Append appends the encoding of a message.
+func (s *Stream) Append(b []byte, m mesh.Message) []byte {
+	b = append(b, wireVersion)
+	switch m := m.(type) {
+	case mesh.Chain:
+		b = binary.AppendUvarint(append(b, chainKind), m.View)
+		b = binary.AppendUvarint(b, uint64(m.Head))
+		b = dot.AppendDelta(b, s.last, m.Write.Deps)
+		s.last = m.Write.Deps
+		return appendBody(b, m.Write)
+	case mesh.Lap:
+		b = binary.AppendUvarint(append(b, lapKind), m.View)
+		b = dot.AppendFrontier(dot.AppendFrontier(b, m.Seen), m.Stable)
+		return binary.AppendUvarint(b, m.Low)
+	case mesh.Greeting:
+		b = binary.AppendUvarint(append(b, greetingKind), m.View)
+		return dot.AppendFrontier(b, m.Received)
+	case mesh.Snapshot:
+		b = binary.AppendUvarint(append(b, snapshotKind), m.View)
+		b = dot.AppendFrontier(dot.AppendFrontier(dot.AppendFrontier(b, m.Visible), m.Received), m.Stable)
+		b = binary.AppendUvarint(binary.AppendUvarint(b, m.Time), uint64(len(m.Log)))
+		for _, w := range m.Log {
+			b = appendBody(dot.AppendFrontier(b, w.Deps), w)
+		}
+		return b
+	}
+	panic(fmt.Sprintf("wire: %T has no encoding", m))
+}
+
+// Decode decodes a message, which must be all of b. After an error the connection is of
+// no use any more.
+func (s *Stream) Decode(b []byte) (mesh.Message, error) {
+	r := dot.NewReader(b)
+	if r.Byte() != wireVersion {
+		return nil, ErrFormat
+	}
+	var m mesh.Message
+	switch r.Byte() {
+	case chainKind:
+		c := mesh.Chain{View: r.Uint(), Head: r.Origin()}
+		deps := r.Delta(s.last)
+		c.Write = body(r, deps)
+		s.last, m = deps, c
+	case lapKind:
+		m = mesh.Lap{View: r.Uint(), Seen: r.Frontier(), Stable: r.Frontier(), Low: r.Uint()}
+	case greetingKind:
+		m = mesh.Greeting{View: r.Uint(), Received: r.Frontier()}
+	case snapshotKind:
+		c := mesh.Snapshot{View: r.Uint(), Visible: r.Frontier(), Received: r.Frontier(), Stable: r.Frontier(), Time: r.Uint()}
+		for range r.Count() {
+			c.Log = append(c.Log, body(r, r.Frontier()))
+		}
+		m = c
+	default:
+		return nil, ErrFormat
+	}
+	if !r.Done() {
+		return nil, ErrFormat
+	}
+	return m, nil
+}
+
+// AppendWrite appends the encoding of a write, for the journal.
+func AppendWrite(b []byte, w *mesh.Write) []byte {
+	return appendBody(dot.AppendFrontier(append(b, wireVersion), w.Deps), w)
+}
+
+// DecodeWrite decodes a write, which must be all of b.
+func DecodeWrite(b []byte) (*mesh.Write, error) {
+	r := dot.NewReader(b)
+	if r.Byte() != wireVersion {
+		return nil, ErrFormat
+	}
+	w := body(r, r.Frontier())
+	if !r.Done() {
+		return nil, ErrFormat
+	}
+	return w, nil
+}
+
+// Token is the session for the next step of its workflow. Up to limit bytes it carries
+// writes with their values, beyond that only their dots: the journal has the rest. What it
+// takes then is bounded by the servers and by the writes that are visible nowhere.
+func Token(s *mesh.Session, limit int) []byte {
+	head := binary.AppendUvarint(binary.AppendUvarint([]byte{wireVersion}, s.Time), s.Epoch)
+	head = dot.AppendFrontier(head, s.Deps)
+	b := binary.AppendUvarint(head, uint64(len(s.Carried)))
+	for _, w := range s.Carried {
+		b = appendBody(dot.AppendFrontier(b, w.Deps), w)
+	}
+	bare := s.Bare
+	if len(b) > limit && len(s.Carried) > 0 {
+		b, bare = binary.AppendUvarint(slices.Clip(head), 0), slices.Clone(bare)
+		for _, w := range s.Carried {
+			bare = append(bare, w.Dot)
+		}
+	}
+	return dot.AppendDots(b, bare)
+}
+
+// MaxToken is the longest token that Resume takes.
+const MaxToken = 1 << 20
+
+// Resume is the session that a token stands for. Whoever lets tokens pass through
+// others' hands must see to it that they come back unchanged.
+func Resume(token []byte) (*mesh.Session, error) {
+	r := dot.NewReader(token)
+	if len(token) > MaxToken || r.Byte() != wireVersion {
+		return nil, ErrFormat
+	}
+	s := &mesh.Session{Time: r.Uint(), Epoch: r.Uint(), Deps: r.Frontier()}
+	for range r.Count() {
+		w := body(r, r.Frontier())
+		if r.Bad() || len(s.Carried) > 0 && !s.Carried[len(s.Carried)-1].Stamp.Less(w.Stamp) {
+			return nil, ErrFormat
+		}
+		s.Carried = append(s.Carried, w)
+	}
+	s.Bare = r.Dots()
+	if !r.Done() {
+		return nil, ErrFormat
+	}
+	return s, nil
+}
+
+// appendBody appends all of a write but its Deps.
+func appendBody(b []byte, w *mesh.Write) []byte {
+	b = dot.AppendDots(b, append([]dot.Dot{w.Dot}, w.After...))
+	b = binary.AppendUvarint(binary.AppendUvarint(b, w.Stamp.Time), uint64(w.Stamp.Origin))
+	b = binary.AppendUvarint(binary.AppendUvarint(b, w.Epoch), uint64(len(w.Muts)))
+	for _, m := range w.Muts {
+		b = dot.AppendBytes(b, []byte(m.Key))
+		if m.Delete {
+			b = append(b, 0)
+		} else {
+			b = dot.AppendBytes(append(b, 1), m.Value)
+		}
+	}
+	return b
+}
+
+func body(r *dot.Reader, deps dot.Frontier) *mesh.Write {
+	dots := r.Dots()
+	if len(dots) == 0 {
+		r.Fail()
+		return nil
+	}
+	w := &mesh.Write{Dot: dots[0], Deps: deps, Stamp: dot.Stamp{Time: r.Uint(), Origin: r.Origin()}}
+	if len(dots) > 1 {
+		w.After = dots[1:]
+	}
+	w.Epoch = r.Uint()
+	for range r.Count() {
+		m := mesh.Mut{Key: string(r.Bytes())}
+		switch r.Byte() {
+		case 0:
+			m.Delete = true
+		case 1:
+			m.Value = r.Bytes()
+		default:
+			r.Fail()
+		}
+		if r.Bad() {
+			return nil
+		}
+		w.Muts = append(w.Muts, m)
+	}
+	return w
+}
