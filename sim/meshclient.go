@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/freshet-cache/freshet/causal/mesh"
 	"github.com/freshet-cache/freshet/causal/wire"
@@ -22,7 +23,10 @@ func (s *meshStorm) think(c *meshClient) {
 func (s *meshStorm) act(c *meshClient) {
 	r := s.rng("clients")
 	if chance(r, s.cfg.Roam) {
-		c.at = r.IntN(len(s.servers))
+		c.at = s.nodes[r.IntN(len(s.nodes))]
+	}
+	for i := 0; c.at == nil || c.at.down || c.at.m == nil || i == 0 && chance(r, 80) && !slices.Contains(s.view.Ring, c.at.origin); i++ {
+		c.at = s.nodes[r.IntN(len(s.nodes))] // who is not in the ring is mostly avoided
 	}
 	if s.calls--; s.calls < 0 {
 		return
@@ -107,11 +111,24 @@ func (s *meshStorm) call(c *meshClient, call *meshCall, in func(mesh.Op) mesh.In
 	op := s.ops
 	c.busy = true
 	call.client, call.server = c, c.at
-	call.retry = func() { s.call(c, &meshCall{keys: call.keys, muts: call.muts}, in) }
+	call.retry = func() {
+		if c.at == nil || c.at.down {
+			c.busy = false
+			s.think(c)
+			return
+		}
+		s.call(c, &meshCall{keys: call.keys, muts: call.muts}, in)
+	}
 	s.open[op] = call
 	input := in(op)
-	s.log("%s at %d: %T %v", c.name, c.at+1, input, c.session)
-	s.after(spread(s.rng("net of clients"), s.cfg.Delay/10), func() { s.step(call.server, input) })
+	s.log("%s at %d: %T %v", c.name, c.at.origin, input, c.session)
+	s.after(spread(s.rng("net of clients"), s.cfg.Delay/10), func() {
+		if s.step(call.server, input); call.server.down && s.open[op] == call {
+			delete(s.open, op)
+			c.busy = false
+			s.think(c)
+		}
+	})
 }
 
 // replied takes an answer back to its client.
@@ -121,6 +138,7 @@ func (s *meshStorm) replied(r mesh.Reply) {
 		s.fail(fmt.Errorf("operation %d was answered twice", r.Op))
 		return
 	}
+
 	delete(s.open, r.Op)
 	s.after(spread(s.rng("net of clients"), s.cfg.Delay/10), func() { s.told(call, r) })
 }
@@ -130,6 +148,10 @@ func (s *meshStorm) told(call *meshCall, r mesh.Reply) {
 	c.busy = false
 	switch r.Outcome {
 	case mesh.Done:
+	case mesh.Behind, mesh.Over: // another server will know; what was put may have happened
+		c.at = nil
+		s.think(c)
+		return
 	case mesh.Busy, mesh.Failed:
 		if !s.calm {
 			s.after(s.cfg.Delay+lease.Tick(1000), call.retry)

@@ -85,22 +85,34 @@ func (s *MeshStore) Bury(before uint64) {
 	maps.DeleteFunc(s.rows, func(_ string, r mesh.Row) bool { return !r.Exists && r.Stamp.Time < before })
 }
 
-// Fence lets nothing of an origin be committed any more.
-func (s *MeshStore) Fence(o mesh.Origin) { s.fenced[o] = true }
+// Recover lets nothing of lives be committed any more, and is what their journals have.
+func (s *MeshStore) Recover(lives []mesh.Origin) (out []*mesh.Write) {
+	for _, o := range lives {
+		s.fenced[o] = true
+	}
+	for _, d := range slices.SortedFunc(maps.Keys(s.journal), mesh.Dot.Compare) {
+		if slices.Contains(lives, d.Origin) {
+			out = append(out, s.journal[d])
+		}
+	}
+	return out
+}
 
 // Judge compares a server with the truth: what is visible is closed under causes, and
 // what is in memory is the newest of what is visible.
 func (s *MeshStore) Judge(m *mesh.Server) error {
 	visible := m.Visible()
 	for d, w := range s.truth { // the order shows only in what a violation is called
-		if !visible.Covers(d) {
+		if !m.Shows(d) {
 			continue
 		}
-		if !w.Deps.Within(visible) {
-			return fmt.Errorf("%v is visible without its causes, of which %v is", w, visible)
+		for _, c := range w.Deps.Missing(visible, nil) {
+			if !m.Shows(c) {
+				return fmt.Errorf("%v is visible without its cause %v", w, c)
+			}
 		}
 		for _, c := range w.After {
-			if !visible.Covers(c) {
+			if !m.Shows(c) {
 				return fmt.Errorf("%v is visible without its cause %v", w, c)
 			}
 		}
@@ -110,7 +122,7 @@ func (s *MeshStore) Judge(m *mesh.Server) error {
 		if !ok {
 			continue
 		}
-		want := s.newest(key, writes, visible)
+		want := s.newest(key, writes, m)
 		if got.Exists != want.Exists || got.Exists && !bytes.Equal(got.Value, want.Value) {
 			return fmt.Errorf("%s is %v in memory, and %v is the newest of what is visible: %v", key, got, want, visible)
 		}
@@ -118,13 +130,13 @@ func (s *MeshStore) Judge(m *mesh.Server) error {
 	return nil
 }
 
-func (s *MeshStore) newest(key string, writes []*mesh.Write, visible mesh.Frontier) (it mesh.Item) {
+func (s *MeshStore) newest(key string, writes []*mesh.Write, m *mesh.Server) (it mesh.Item) {
 	it = s.outside[key]
 	for _, w := range writes {
-		if it.Stamp.Less(w.Stamp) && visible.Covers(w.Dot) {
-			for _, m := range w.Muts {
-				if m.Key == key {
-					it = mesh.Item{Exists: !m.Delete, Value: m.Value, Stamp: w.Stamp}
+		if it.Stamp.Less(w.Stamp) && m.Shows(w.Dot) {
+			for _, mut := range w.Muts {
+				if mut.Key == key {
+					it = mesh.Item{Exists: !mut.Delete, Value: mut.Value, Stamp: w.Stamp}
 				}
 			}
 		}

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/freshet-cache/freshet/causal/mesh"
 	"github.com/freshet-cache/freshet/causal/wire"
@@ -21,6 +22,7 @@ type MeshConfig struct {
 	Lost                          int // percent of answers of the store
 	Roam, Branch, Strip           int // percent of calls
 	Outside                       bool
+	Crashes, Suspects, Joins      int // how many
 }
 
 // NewMeshConfig draws a storm.
@@ -34,6 +36,9 @@ func NewMeshConfig(seed uint64) MeshConfig {
 		Crawl: pick(0, 0, 5, 30), Breaks: pick(0, 0, 3, 10), Evictions: pick(0, 10, 60), Lost: pick(0, 5, 25),
 		Roam: pick(10, 50, 100), Branch: pick(0, 5, 15), Strip: pick(0, 10, 50), Outside: r.IntN(10) == 0,
 	}
+	if r.IntN(2) == 0 {
+		cfg.Crashes, cfg.Suspects, cfg.Joins = r.IntN(4), r.IntN(3), r.IntN(4)
+	}
 	cfg.Beat = (cfg.Delay + cfg.Disk) * lease.Tick(pick(1, 4, 20))
 	return cfg
 }
@@ -42,31 +47,41 @@ func NewMeshConfig(seed uint64) MeshConfig {
 // ring of connections, and clients that roam.
 type meshStorm struct {
 	*world
-	cfg     MeshConfig
-	store   *MeshStore
-	servers []*mesh.Server
-	links   []*meshLink
-	clients []*meshClient
-	open    map[mesh.Op]*meshCall
-	ops     mesh.Op
-	acts    []check.Act
-	acted   map[string]bool // writes that stand in acts
-	calls   int             // left
-	frozen  bool            // nothing arrives between servers
-	calm    bool            // no more faults
-	res     Result
-	logged  bool
+	cfg       MeshConfig
+	store     *MeshStore
+	nodes     []*meshNode // every life, by its number less one
+	view      mesh.View   // the coordinator's
+	clients   []*meshClient
+	open      map[mesh.Op]*meshCall
+	ops       mesh.Op
+	acts      []check.Act
+	acted     map[string]bool // writes that stand in acts
+	calls     int             // left
+	frozen    bool            // nothing arrives between servers
+	postponed []func()
+	calm      bool // no more faults
+	res       Result
+	logged    bool
 }
 
-// meshLink is the connection from a server to its successor.
+// meshNode is one life of a server.
+type meshNode struct {
+	origin mesh.Origin
+	m      *mesh.Server // nil until it has joined
+	down   bool
+	link   *meshLink
+}
+
+// meshLink is the connection from a server to its successor in a view.
 type meshLink struct {
-	conn      int        // the one that stands
-	sends     int        // the one that the sender uses
-	there     lease.Tick // when the last message arrives
-	back      lease.Tick
-	up        bool
-	streams   map[int]*[2]wire.Stream // of every connection, what encodes and what decodes
-	postponed []func()
+	from, to *meshNode
+	view     uint64
+	conn     int        // the one that stands
+	sends    int        // the one that the sender uses
+	there    lease.Tick // when the last message arrives
+	back     lease.Tick
+	up       bool
+	streams  map[int]*[2]wire.Stream // of every connection, what encodes and what decodes
 }
 
 // meshClient is a workflow, or a branch of one.
@@ -74,14 +89,14 @@ type meshClient struct {
 	name    string
 	session *mesh.Session
 	last    int // act; -1 if none
-	at      int
+	at      *meshNode
 	busy    bool
 	gone    bool
 }
 
 type meshCall struct {
 	client *meshClient
-	server int
+	server *meshNode
 	keys   []string
 	muts   []mesh.Mut
 	retry  func()
@@ -107,23 +122,22 @@ func RunMesh(seed uint64, cfg MeshConfig, log bool) (res Result) {
 }
 
 func (s *meshStorm) begin() {
-	view := mesh.View{Number: 1}
+	s.view = mesh.View{Number: 1, Newest: mesh.Origin(s.cfg.Servers)}
 	for i := range s.cfg.Servers {
-		view.Ring = append(view.Ring, mesh.Origin(i+1))
-	}
-	for range s.cfg.Servers {
-		s.links = append(s.links, &meshLink{streams: map[int]*[2]wire.Stream{}})
+		s.view.Ring = append(s.view.Ring, mesh.Origin(i+1))
 	}
 	floor := mesh.Stamp{}
 	if s.cfg.Outside {
 		floor.Time = 5
 		s.store.Outside("a", "before", 5)
 	}
-	for i := range s.cfg.Servers {
-		s.servers = append(s.servers, mesh.New(mesh.Options{Self: mesh.Origin(i + 1), View: view, Floor: floor, Window: s.cfg.Window, Keys: s.cfg.Capacity}))
+	for _, o := range s.view.Ring {
+		n := &meshNode{origin: o}
+		s.nodes = append(s.nodes, n)
+		n.m = mesh.New(mesh.Options{Self: o, View: s.view, Floor: floor, Window: s.cfg.Window, Keys: s.cfg.Capacity})
 	}
-	for i := range s.servers {
-		s.connect(i)
+	for _, n := range s.nodes {
+		s.enter(n)
 	}
 	s.after(s.cfg.Beat, s.beat)
 	for i := range s.cfg.Clients {
@@ -133,20 +147,27 @@ func (s *meshStorm) begin() {
 	}
 	r := s.rng("faults")
 	span := lease.Tick(s.cfg.Calls) * (s.cfg.Delay + s.cfg.Disk) / lease.Tick(s.cfg.Clients) * 3
-	for range s.cfg.Breaks {
-		i := r.IntN(len(s.links))
-		s.after(lease.Tick(r.Int64N(int64(span))), func() { s.cut(i) })
+	plan := func(n int, do func(n *meshNode)) {
+		for range n {
+			i := r.IntN(100)
+			s.after(lease.Tick(r.Int64N(int64(span))), func() { do(s.nodes[i%len(s.nodes)]) })
+		}
 	}
-	for range s.cfg.Evictions {
-		i, k := r.IntN(len(s.servers)), s.key(r)
-		s.after(lease.Tick(r.Int64N(int64(span))), func() { s.step(i, mesh.Evicted{Key: k}) })
-	}
+	plan(s.cfg.Breaks, s.cut)
+	plan(s.cfg.Crashes, s.crash)
+	plan(s.cfg.Suspects, s.suspect)
+	plan(s.cfg.Joins, func(*meshNode) { s.join() })
+	plan(s.cfg.Evictions, func(n *meshNode) { s.step(n, mesh.Evicted{Key: s.key(r)}) })
 }
 
 func (s *meshStorm) key(r *rand.Rand) string { return string(rune('a' + r.IntN(s.cfg.Keys))) }
 
 func (s *meshStorm) beat() {
-	s.step(0, mesh.Beat{})
+	for _, n := range s.nodes {
+		if n.m != nil && n.m.View().Ring[0] == n.origin {
+			s.step(n, mesh.Beat{})
+		}
+	}
 	s.after(s.cfg.Beat, s.beat)
 }
 
@@ -164,16 +185,32 @@ func (s *meshStorm) log(format string, a ...any) {
 }
 
 // step gives a server an input, carries out what it asks, and looks at the whole world.
-func (s *meshStorm) step(i int, in mesh.Input) {
-	m := s.servers[i]
-	s.log("server %d: %T %+v", i+1, in, in)
-	outs := m.Step(uint64(s.now)/1000, in, nil)
-	m.Check()
-	mesh.CheckRing(s.servers)
-	for _, out := range outs {
-		s.perform(i, out)
+func (s *meshStorm) step(n *meshNode, in mesh.Input) {
+	if n.down || n.m == nil {
+		return
 	}
-	s.fail(s.store.Judge(m))
+	s.log("server %d: %T %+v", n.origin, in, in)
+	outs := n.m.Step(uint64(s.now)/1000, in, nil)
+	n.m.Check()
+	for _, out := range outs {
+		s.perform(n, out)
+	}
+	s.checkRing()
+	s.fail(s.store.Judge(n.m))
+}
+
+func (s *meshStorm) checkRing() {
+	var members, others []*mesh.Server
+	for _, n := range s.nodes {
+		switch {
+		case n.m == nil || n.down:
+		case slices.Contains(s.view.Ring, n.origin):
+			members = append(members, n.m)
+		default:
+			others = append(others, n.m)
+		}
+	}
+	mesh.CheckRing(members, others...)
 }
 
 var meshEvents = [mesh.EventKinds]string{mesh.Hit: "a hit", mesh.Missed: "a miss", mesh.CarriedMiss: "a miss is carried", mesh.Journaled: "the journal is asked",
@@ -183,36 +220,45 @@ var meshEvents = [mesh.EventKinds]string{mesh.Hit: "a hit", mesh.Missed: "a miss
 // RareMesh lists what every campaign must have seen at least once.
 func RareMesh() (out []string) {
 	for k, name := range meshEvents {
-		if k := mesh.EventKind(k); k != mesh.FellBehind && k != mesh.StaleMessage {
+		if k := mesh.EventKind(k); k < mesh.EventKinds {
 			out = append(out, name)
 		}
 	}
-	return append(out, "tombstones are buried", "a fork", "a join", "a client crashes", "a token is short", "a persist arrives late", "a load fails", "a connection breaks")
+	return append(out, "tombstones are buried", "a fork", "a join", "a client crashes", "a token is short", "a persist arrives late", "a load fails", "a connection breaks",
+		"a server crashes", "a server is suspected", "a server joins", "a life is retired", "a journal is recovered", "a snapshot comes too late")
 }
 
 func (s *meshStorm) sometimes(what string) { s.res.Sometimes[what]++ }
 
-func (s *meshStorm) perform(i int, out mesh.Output) {
-	s.log("server %d does %T %+v", i+1, out, out)
+func (s *meshStorm) perform(n *meshNode, out mesh.Output) {
+	s.log("server %d does %T %+v", n.origin, out, out)
 	switch out := out.(type) {
 	case mesh.Load:
-		s.ask(i, func() mesh.Input { return mesh.Loaded{Call: out.Call, Row: s.store.Load(out.Key)} }, mesh.Loaded{Call: out.Call, Status: mesh.Lost})
+		s.ask(n, func() mesh.Input { return mesh.Loaded{Call: out.Call, Row: s.store.Load(out.Key)} }, mesh.Loaded{Call: out.Call, Status: mesh.Lost})
 	case mesh.Fetch:
-		s.ask(i, func() mesh.Input { return mesh.Fetched{Call: out.Call, Writes: s.store.Fetch(out.Dots)} }, mesh.Fetched{Call: out.Call, Status: mesh.Lost})
+		s.ask(n, func() mesh.Input { return mesh.Fetched{Call: out.Call, Writes: s.store.Fetch(out.Dots)} }, mesh.Fetched{Call: out.Call, Status: mesh.Lost})
 	case mesh.Persist:
-		s.ask(i, func() mesh.Input { return mesh.Persisted{Call: out.Call, Status: s.store.Persist(out.Write)} }, mesh.Persisted{Call: out.Call, Status: mesh.Lost})
+		s.ask(n, func() mesh.Input { return mesh.Persisted{Call: out.Call, Status: s.store.Persist(out.Write)} }, mesh.Persisted{Call: out.Call, Status: mesh.Lost})
+	case mesh.Recover:
+		s.ask(n, func() mesh.Input {
+			s.sometimes("a journal is recovered")
+			s.end(out.Lives)
+			return mesh.Recovered{View: out.View, Writes: s.store.Recover(out.Lives)}
+		}, mesh.Recovered{View: out.View, Status: mesh.Lost})
+	case mesh.Retire:
+		s.retire(out.Origin)
 	case mesh.Forget:
 		s.after(s.disk(), func() { s.store.Forget(out.Origin, out.Upto) })
 	case mesh.Bury:
 		s.sometimes("tombstones are buried")
 		s.after(s.disk(), func() { s.store.Bury(out.Before) })
 	case mesh.Send:
-		s.send(i, out)
+		s.send(n, out)
 	case mesh.Reply:
 		s.replied(out)
 	case mesh.Event:
-		if out.Kind == mesh.FellBehind {
-			s.fail(fmt.Errorf("server %d is behind a session, in a ring that never changed", i+1))
+		if in := slices.Contains(s.view.Ring, n.origin); out.Kind == mesh.FellBehind && in && n.m.View().Number == s.view.Number {
+			s.fail(fmt.Errorf("server %d is behind a session, in the ring of the day", n.origin))
 		}
 		s.sometimes(meshEvents[out.Kind])
 	}
@@ -222,12 +268,12 @@ func (s *meshStorm) disk() lease.Tick { return spread(s.rng("disk"), s.cfg.Disk)
 
 // ask lets the store do something and answer. The answer may be lost, and what was to be
 // done as well, or it is done late.
-func (s *meshStorm) ask(i int, do func() mesh.Input, lost mesh.Input) {
+func (s *meshStorm) ask(n *meshNode, do func() mesh.Input, lost mesh.Input) {
 	r := s.rng("store")
 	if s.calm || !chance(r, s.cfg.Lost) {
 		s.after(s.disk(), func() {
 			in := do()
-			s.after(s.disk(), func() { s.step(i, in) })
+			s.after(s.disk(), func() { s.step(n, in) })
 		})
 		return
 	}
@@ -242,75 +288,7 @@ func (s *meshStorm) ask(i int, do func() mesh.Input, lost mesh.Input) {
 		s.sometimes("a persist arrives late")
 		s.after(20*s.disk(), func() { do() })
 	}
-	s.after(2*s.disk(), func() { s.step(i, lost) })
-}
-
-func (s *meshStorm) send(i int, out mesh.Send) {
-	r, d := s.rng("net"), spread(s.rng("net"), s.cfg.Delay)
-	if chance(r, s.cfg.Crawl) && !s.calm {
-		d *= 20
-	}
-	n := len(s.servers)
-	l, to, conn := s.links[i], (i+1)%n, s.links[i].sends
-	at := &l.there
-	if _, ok := out.Message.(mesh.Greeting); ok {
-		l, to = s.links[(i+n-1)%n], (i+n-1)%n
-		at, conn = &l.back, l.conn
-	}
-	*at = max(*at, s.now+d)
-	if _, ok := out.Message.(mesh.Greeting); ok {
-		b := new(wire.Stream).Append(nil, out.Message)
-		s.after(*at-s.now, func() { s.arrive(l, conn, to, new(wire.Stream), b) })
-		return
-	}
-	if l.streams[conn] == nil {
-		l.streams[conn] = &[2]wire.Stream{}
-	}
-	b, in := l.streams[conn][0].Append(nil, out.Message), &l.streams[conn][1]
-	s.after(*at-s.now, func() { s.arrive(l, conn, to, in, b) })
-}
-
-func (s *meshStorm) arrive(l *meshLink, conn, to int, in *wire.Stream, b []byte) {
-	if s.frozen {
-		l.postponed = append(l.postponed, func() { s.arrive(l, conn, to, in, b) })
-		return
-	}
-	if conn != l.conn {
-		return
-	}
-	m, err := in.Decode(b)
-	if s.fail(err); err != nil {
-		return
-	}
-	if _, ok := m.(mesh.Greeting); ok {
-		l.sends, l.up = conn, true
-	}
-	s.step(to, mesh.Received{Message: m})
-}
-
-// cut breaks a connection; its sender notices later, and opens another.
-func (s *meshStorm) cut(i int) {
-	l := s.links[i]
-	if s.calm || !l.up {
-		return
-	}
-	s.sometimes("a connection breaks")
-	l.conn++
-	l.up = false
-	s.after(spread(s.rng("net"), s.cfg.Delay), func() {
-		s.step(i, mesh.Broken{})
-		s.after(spread(s.rng("net"), 3*s.cfg.Delay), func() { s.connect(i) })
-	})
-}
-
-func (s *meshStorm) connect(i int) {
-	s.links[i].conn++
-	conn := s.links[i].conn
-	s.after(spread(s.rng("net"), s.cfg.Delay), func() {
-		if s.links[i].conn == conn {
-			s.step((i+1)%len(s.servers), mesh.Opened{View: 1})
-		}
-	})
+	s.after(2*s.disk(), func() { s.step(n, lost) })
 }
 
 // settle first lets only the store answer: whoever asked a server must be answered,
@@ -325,25 +303,20 @@ func (s *meshStorm) settle() {
 		s.fail(fmt.Errorf("%d calls have no answer while nothing arrives between servers", n))
 	}
 	s.frozen = false
-	for _, l := range s.links {
-		for _, do := range l.postponed {
-			do()
-		}
-		l.postponed = nil
+	for _, do := range s.postponed {
+		do()
 	}
-	end = s.now + 200*(s.cfg.Delay*50*lease.Tick(len(s.servers)+1)+s.cfg.Beat+s.cfg.Disk*10)
+	s.postponed = nil
+	end = s.now + 400*(s.cfg.Delay*20*lease.Tick(len(s.view.Ring)+1)+s.cfg.Beat+s.cfg.Disk*10)
 	for s.res.Err == nil && !s.rested() && s.next(end) {
 		s.res.Events++
 	}
 	if s.res.Err == nil && !s.rested() {
-		s.fail(fmt.Errorf("it never comes to rest: received %v, stable %v, journal %d", s.servers[0].Received(), s.servers[0].Stable(), s.store.Journal()))
+		s.fail(fmt.Errorf("it never comes to rest: %+v, journal %d", s.view, s.store.Journal()))
 	}
-	for i, m := range s.servers {
-		if s.res.Err != nil {
-			return
-		}
-		if err := s.store.Agree(m); err != nil && !s.cfg.Outside {
-			s.fail(fmt.Errorf("server %d: %w", i+1, err))
+	for _, n := range s.nodes {
+		if s.res.Err == nil && slices.Contains(s.view.Ring, n.origin) && !s.cfg.Outside {
+			s.fail(s.store.Agree(n.m))
 		}
 	}
 	for _, w := range s.store.truth {
@@ -361,13 +334,17 @@ func joinLines(lines []string) (out string) {
 	return out
 }
 
-// rested reports whether every write has been shown everywhere and forgotten.
+// rested reports whether every write has been shown everywhere and forgotten, in a ring
+// that all are in and that names nobody who is not.
 func (s *meshStorm) rested() bool {
-	if s.store.Journal() > 0 {
+	if s.store.Journal() > 0 || len(s.view.Lost) > 0 {
 		return false
 	}
-	for _, m := range s.servers {
-		if !m.Idle() || !m.Visible().Equal(s.servers[0].Visible()) || !m.Stable().Equal(m.Received()) || !m.Received().Equal(m.Visible()) {
+	first := s.nodes[s.view.Ring[0]-1].m
+	for _, o := range s.view.Ring {
+		n := s.nodes[o-1]
+		if n.down || n.m == nil || first == nil || n.m.View().Number != s.view.Number || !n.m.Idle() ||
+			!n.m.Visible().Equal(first.Visible()) || !n.m.Stable().Equal(n.m.Received()) || !n.m.Received().Equal(n.m.Visible()) {
 			return false
 		}
 	}

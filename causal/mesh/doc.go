@@ -68,8 +68,8 @@
 //	V3  The first server of a view puts the journals of the lives that are over onto the
 //	    ring, causes first, after the store refuses their writes.
 //	V4  A life is retired once all of it has been shown everywhere.
-//	V5  What is retired counts as shown, and is left out of every set. Who has not heard
-//	    of it yet refuses sessions and writes that leave it out.
+//	V5  What is retired counts as shown, and is left out of every set: every member has
+//	    shown it, and who is none answers nobody by then.
 //
 // Sessions:
 //

@@ -51,14 +51,12 @@ func (s *Server) Check() {
 }
 
 // CheckRing panics if what is visible at one server is not present at every other:
-// the promise that lets sessions roam without anybody waiting (M8). Who is still in an
-// earlier view may know more of lives that are retired.
-func CheckRing(servers []*Server) {
-	for _, a := range servers {
-		for _, b := range servers {
-			if b.over || a.view.Epoch > b.view.Number {
-				continue
-			}
+// the promise that lets sessions roam without anybody waiting (M8). The members are those
+// of the latest ring, whether they have heard of it or not; others serve as well until
+// they hear that they are not in it.
+func CheckRing(members []*Server, others ...*Server) {
+	for _, a := range append(slices.Clone(others), members...) {
+		for _, b := range members {
 			if !b.trim(a.visible.Frontier).Within(b.received.Frontier) {
 				panic(fmt.Sprintf("mesh: %v is visible at server %d, but server %d has only received %v",
 					a.visible.Missing(b.received.Frontier, nil), a.opt.Self, b.opt.Self, b.received.Frontier))
@@ -70,8 +68,13 @@ func CheckRing(servers []*Server) {
 	}
 }
 
-// Visible is every write that has been shown here, Received every write that has
-// arrived, Stable what is known to have arrived everywhere.
+// Shows reports whether a write is visible here.
+func (s *Server) Shows(d Dot) bool { return s.shows(d) }
+
+// View is the ring that the server is in.
+func (s *Server) View() View { return s.view }
+
+// Visible is every write that has been shown here and is not retired.
 func (s *Server) Visible() Frontier { return s.visible.share() }
 
 // Received is every write that has arrived.

@@ -13,8 +13,8 @@ type wait struct {
 
 // load is a row that is asked for, and what must be known of it before it can be told.
 type load struct {
-	key    *key // none for a Recall
-	rescue bool // of lives that are over
+	key    *key   // none for a Recall
+	rescue uint64 // the view that asks for lives that are over; 0 for readers
 	row    Row
 	asked  []Dot
 	got    []*Write // from the journal
@@ -23,18 +23,18 @@ type load struct {
 }
 
 // admits says whether a session that knows of deps can be served here.
-func (s *Server) admits(deps Frontier, epoch uint64) Outcome {
+func (s *Server) admits(deps Frontier) Outcome {
 	switch {
 	case s.over:
 		return Over
-	case !s.reached(deps, epoch):
+	case !s.reached(deps):
 		return Behind
 	}
 	return Done
 }
 
 func (s *Server) read(in Read, out []Output) []Output {
-	if why := s.admits(in.Deps, in.Epoch); why != Done {
+	if why := s.admits(in.Deps); why != Done {
 		return s.refuse(in.Op, why, out)
 	}
 	s.integrate(in.Deps)
@@ -48,7 +48,7 @@ func (s *Server) read(in Read, out []Output) []Output {
 // readMany reads all its keys in one step, the last one: what is visible then is a
 // causal cut, and with what is carried still one.
 func (s *Server) readMany(in ReadMany, out []Output) []Output {
-	if why := s.admits(in.Deps, in.Epoch); why != Done {
+	if why := s.admits(in.Deps); why != Done {
 		return s.refuse(in.Op, why, out)
 	}
 	s.integrate(in.Deps)
@@ -90,7 +90,7 @@ func (s *Server) await(w *wait, out []Output) []Output {
 
 // recall looks for writes of which a session has only the dots.
 func (s *Server) recall(in Recall, out []Output) []Output {
-	if why := s.admits(in.Deps, in.Epoch); why != Done {
+	if why := s.admits(in.Deps); why != Done {
 		return s.refuse(in.Op, why, out)
 	}
 	if len(s.loads) >= s.opt.Loads {
@@ -122,7 +122,7 @@ func (s *Server) resolve(l *load, out []Output) []Output {
 		if w := s.find(l, d); w == nil && !s.shows(d) {
 			want = append(want, d)
 		} else if w != nil && d == l.row.Dot {
-			if !s.reached(w.Deps, w.Epoch) {
+			if !s.reached(w.Deps) {
 				return s.give(l, Behind, out)
 			}
 			s.integrate(w.Deps) // that part of its causes is visible somewhere, so it may be shown here
@@ -155,7 +155,7 @@ func (s *Server) find(l *load, d Dot) *Write {
 func (s *Server) fetched(in Fetched, out []Output) []Output {
 	l := s.loads[in.Call]
 	delete(s.loads, in.Call)
-	if in.Status != OK && l.rescue {
+	if in.Status != OK && l.rescue > 0 {
 		l.asked = nil
 		return s.rescue(l, out)
 	}
@@ -163,7 +163,7 @@ func (s *Server) fetched(in Fetched, out []Output) []Output {
 		return s.give(l, Failed, out)
 	}
 	l.got = append(l.got, in.Writes...)
-	if l.rescue {
+	if l.rescue > 0 {
 		return s.rescue(l, out)
 	}
 	for _, d := range l.asked {

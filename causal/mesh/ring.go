@@ -72,6 +72,7 @@ func (s *Server) beat(out []Output) []Output {
 	if !s.first() || s.over {
 		return out
 	}
+	out = s.salvage(out)
 	if s.circling > 0 && s.circling < overdue {
 		s.circling++
 		return out

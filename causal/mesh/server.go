@@ -49,10 +49,11 @@ type Server struct {
 	dial     []*key // the keys of cache, for eviction
 	hand     int
 
-	salvaged []Origin // lives of which the journal is on the ring
-	circling int      // beats since a lap went off that has not come back
-	dead     uint64   // the largest time of a tombstone that was shown
-	buried   uint64   // tombstones below were given up
+	salvaging bool     // the journals of lives that are over were asked for
+	salvaged  []Origin // lives of which the journal is on the ring
+	circling  int      // beats since a lap went off that has not come back
+	dead      uint64   // the largest time of a tombstone that was shown
+	buried    uint64   // tombstones below were given up
 }
 
 // New returns a server that has received nothing.
@@ -85,6 +86,7 @@ func (s *Server) enter(v View) {
 	}
 	n := len(v.Ring)
 	s.view, s.up, s.circling = v, false, 0
+	s.salvaging, s.salvaged = false, nil
 	s.next, s.back = v.Ring[(i+1)%n], v.Ring[(i+n-1)%n]
 }
 
@@ -147,7 +149,7 @@ func (s *Server) call() Call {
 
 // answer fills in what every reply tells.
 func (s *Server) answer(r Reply, out []Output) []Output {
-	r.Visible, r.Epoch = s.visible.share(), s.view.Epoch
+	r.Visible = s.visible.share()
 	return append(out, r)
 }
 

@@ -9,24 +9,23 @@ type Session struct {
 	Carried []*Write // made or read, and perhaps visible nowhere; causes first
 	Bare    []Dot    // the same, of which only the names are known: Recall comes first (M18)
 	Time    uint64   // the largest that was seen
-	Epoch   uint64   // what was retired by then is left out of Deps (V5)
 }
 
 // Read asks for a key. Nothing may be bare.
-func (s *Session) Read(op Op, key string) Read { return Read{op, key, s.Deps, s.Epoch} }
+func (s *Session) Read(op Op, key string) Read { return Read{op, key, s.Deps} }
 
 // ReadMany asks for several keys, from one causal cut. Nothing may be bare.
 func (s *Session) ReadMany(op Op, keys ...string) ReadMany {
-	return ReadMany{op, keys, s.Deps, s.Epoch}
+	return ReadMany{op, keys, s.Deps}
 }
 
 // Put asks to set or delete keys. Nothing may be bare.
 func (s *Session) Put(op Op, muts ...Mut) Put {
-	return Put{op, muts, s.Deps, s.Carried, s.Time, s.Epoch}
+	return Put{op, muts, s.Deps, s.Carried, s.Time}
 }
 
 // Recall asks for the writes that are bare.
-func (s *Session) Recall(op Op) Recall { return Recall{op, s.Bare, s.Deps, s.Epoch} }
+func (s *Session) Recall(op Op) Recall { return Recall{op, s.Bare, s.Deps} }
 
 // Took takes the answer to a Read, ReadMany, Put or Recall. What it returns is what
 // the session sees of keys, which are those that were read.
@@ -35,14 +34,13 @@ func (s *Session) Took(r Reply, keys ...string) []Item {
 		return nil
 	}
 	s.Deps = s.Deps.Union(r.Visible)
-	s.Epoch = max(s.Epoch, r.Epoch)
 	s.carry(r.Carried...)
 	if r.Write != nil {
 		s.carry(r.Write)
 	}
-	s.Bare = slices.DeleteFunc(slices.Clone(s.Bare), func(d Dot) bool {
-		return s.Deps.Covers(d) || slices.ContainsFunc(s.Carried, func(w *Write) bool { return w.Dot == d })
-	})
+	if r.Write == nil && len(keys) == 0 {
+		s.Bare = nil // each of them is carried again, or visible
+	}
 	items := r.Items
 	if len(keys) == 1 && items == nil {
 		items = []Item{r.Item}
@@ -81,7 +79,7 @@ func (s *Session) Fork() *Session {
 func (s *Session) Join(o *Session) {
 	s.Deps = s.Deps.Union(o.Deps)
 	s.Bare = append(slices.Clone(s.Bare), o.Bare...)
-	s.Time, s.Epoch = max(s.Time, o.Time), max(s.Epoch, o.Epoch)
+	s.Time = max(s.Time, o.Time)
 	s.carry(o.Carried...)
 	slices.SortFunc(s.Bare, Dot.Compare)
 	s.Bare = slices.DeleteFunc(slices.Compact(s.Bare), func(d Dot) bool {

@@ -48,7 +48,6 @@ type Write struct {
 	Stamp Stamp
 	Deps  Frontier // causes that were visible somewhere when it was made
 	After []Dot    // causes that were carried, visible nowhere yet as far as is known (M5)
-	Epoch uint64   // causes of lives that were retired by then are left out (V5)
 	Muts  []Mut    // all at once; none if the store refused it (M2)
 }
 
@@ -74,7 +73,6 @@ type View struct {
 	Ring   []Origin
 	Lost   []Origin // lives that are over and not retired
 	Newest Origin   // the largest number of a life so far
-	Epoch  uint64   // the latest view, up to this one, that retired a life
 }
 
 // Status sorts the answers of the store.
@@ -106,18 +104,16 @@ type Input interface{ input() }
 
 // Read: a session wants a key.
 type Read struct {
-	Op    Op
-	Key   string
-	Deps  Frontier
-	Epoch uint64 // of the session, as in a View
+	Op   Op
+	Key  string
+	Deps Frontier
 }
 
 // ReadMany: a session wants several keys, from one causal cut.
 type ReadMany struct {
-	Op    Op
-	Keys  []string
-	Deps  Frontier
-	Epoch uint64
+	Op   Op
+	Keys []string
+	Deps Frontier
 }
 
 // Put: a session wants keys set or deleted, all at once. Carried are the writes it
@@ -128,15 +124,13 @@ type Put struct {
 	Deps    Frontier
 	Carried []*Write
 	Time    uint64
-	Epoch   uint64
 }
 
 // Recall: a session carries Dots of which it has no more than the names.
 type Recall struct {
-	Op    Op
-	Dots  []Dot
-	Deps  Frontier
-	Epoch uint64
+	Op   Op
+	Dots []Dot
+	Deps Frontier
 }
 
 // Loaded answers Load with OK or Lost.
@@ -276,8 +270,9 @@ type Forget struct {
 	Upto   uint64
 }
 
-// Recover asks for the writes of lives that are over. Once their leases have ended, and the
-// store has been told to refuse every Persist of theirs from then on, the journal is read.
+// Recover asks for the writes of lives that are over. Once their leases have ended, so that
+// they answer nobody, and the store has been told to refuse every Persist of theirs from
+// then on, the journal is read.
 type Recover struct {
 	View  uint64
 	Lives []Origin
@@ -305,7 +300,6 @@ type Reply struct {
 	Item    Item     // of a Read
 	Items   []Item   // of a ReadMany, as its Keys
 	Visible Frontier // what is visible here; contains the Deps of the operation
-	Epoch   uint64   // what was retired in it is left out of Visible
 	Carried []*Write // what the session must carry from here on, causes first
 	Write   *Write   // what a Put became
 }

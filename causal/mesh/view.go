@@ -11,23 +11,24 @@ func (s *Server) viewed(v View, out []Output) []Output {
 		return out
 	}
 	if !slices.Contains(v.Ring, s.opt.Self) {
-		s.view, s.over, s.up = v, true, false
+		s.over, s.up = true, false
 		return out
 	}
 	s.enter(v)
 	for _, f := range []*Frontier{&s.visible.Frontier, &s.received.Frontier, &s.stable} {
 		*f = s.trim(*f) // V5
 	}
-	return s.salvage(out)
+	return out
 }
 
-// salvage has the first server of a ring look after the writes of lives that are over (V3).
+// salvage looks after the writes of lives that are over, as the first server of a ring does,
+// whether it has just come or not (V3).
 func (s *Server) salvage(out []Output) []Output {
-	s.salvaged = nil
-	if s.first() && len(s.view.Lost) > 0 {
-		out = append(out, Recover{s.view.Number, s.view.Lost})
+	if s.salvaging || len(s.view.Lost) == 0 {
+		return out
 	}
-	return out
+	s.salvaging = true
+	return append(out, Recover{s.view.Number, s.view.Lost})
 }
 
 // recovered puts the journal of lives that are over onto the ring, causes first: each in
@@ -37,33 +38,47 @@ func (s *Server) recovered(in Recovered, out []Output) []Output {
 	case in.View != s.view.Number || s.over:
 		return append(out, Event{StaleMessage})
 	case in.Status != OK:
-		return append(out, Recover{s.view.Number, s.view.Lost})
+		s.salvaging = false
+		return out
 	}
-	return s.rescue(&load{rescue: true, got: in.Writes}, out)
+	return s.rescue(&load{rescue: in.View, got: in.Writes}, out)
 }
 
 func (s *Server) rescue(l *load, out []Output) []Output {
 	var want []Dot
 	for _, w := range l.got {
 		for _, d := range w.After {
-			if !s.has(d) && !slices.ContainsFunc(l.got, func(o *Write) bool { return o.Dot == d }) && !slices.Contains(l.asked, d) {
+			if !s.has(d) && !slices.ContainsFunc(l.got, func(o *Write) bool { return o.Dot == d }) {
 				want = append(want, d)
 			}
 		}
 	}
-	if len(want) > 0 { // V3: who made it may not have got it round yet
+	switch {
+	case len(want) > 0 && l.asked != nil: // stable, and not received here
+		return s.stranded(out)
+	case len(want) > 0: // V3: who made it may not have got it round yet
 		slices.SortFunc(want, Dot.Compare)
 		c := s.call()
-		l.asked = slices.Compact(want)
-		s.loads[c] = l
+		l.asked, s.loads[c] = slices.Compact(want), l
 		return append(out, Event{Journaled}, Fetch{c, l.asked})
 	}
 	slices.SortFunc(l.got, byStamp)
 	for _, w := range l.got {
+		if !s.reached(w.Deps) {
+			return s.stranded(out)
+		}
 		out = s.inject(w, out)
 	}
-	s.salvaged = s.view.Lost
+	if l.rescue == s.view.Number {
+		s.salvaged = s.view.Lost
+	}
 	return out
+}
+
+// stranded gives a rescue up: another ring has gone on without this server, which will hear.
+func (s *Server) stranded(out []Output) []Output {
+	s.salvaging = false
+	return append(out, Event{FellBehind})
 }
 
 // retire reports lives of which everything has been shown everywhere: shown is what every
@@ -97,10 +112,9 @@ func (s *Server) shows(d Dot) bool { return s.visible.Covers(d) || s.retired(d.O
 // trim leaves out what is retired.
 func (s *Server) trim(f Frontier) Frontier { return f.Without(s.retired) }
 
-// reached reports whether this server can show everything in deps. A later view than this
-// server's may have retired what deps leave out (V5).
-func (s *Server) reached(deps Frontier, epoch uint64) bool {
-	return epoch <= s.view.Number && (deps.Within(s.received.Frontier) || s.trim(deps).Within(s.received.Frontier))
+// reached reports whether this server can show everything in deps.
+func (s *Server) reached(deps Frontier) bool {
+	return deps.Within(s.received.Frontier) || s.trim(deps).Within(s.received.Frontier)
 }
 
 // asked gives a server that joins behind this one all that it must begin with. It joins in

@@ -9,7 +9,7 @@ type put struct {
 }
 
 func (s *Server) put(now uint64, in Put, out []Output) []Output {
-	switch why := s.admits(in.Deps, in.Epoch); {
+	switch why := s.admits(in.Deps); {
 	case why != Done:
 		return s.refuse(in.Op, why, out)
 	case !s.follows(in.Carried):
@@ -25,14 +25,14 @@ func (s *Server) put(now uint64, in Put, out []Output) []Output {
 	}
 	s.number++
 	s.time = max(s.time, in.Time, now) + 1 // M1
-	w := &Write{Dot{Origin: s.opt.Self, N: s.number}, Stamp{Time: s.time, Origin: s.opt.Self}, s.trim(in.Deps), after, s.view.Epoch, in.Muts}
+	w := &Write{Dot{Origin: s.opt.Self, N: s.number}, Stamp{Time: s.time, Origin: s.opt.Self}, s.trim(in.Deps), after, in.Muts}
 	return s.persist(&put{op: in.Op, write: w}, out)
 }
 
 // follows reports whether the visible causes of carried writes have been received.
 func (s *Server) follows(carried []*Write) bool {
 	for _, c := range carried {
-		if !s.reached(c.Deps, c.Epoch) {
+		if !s.reached(c.Deps) {
 			return false
 		}
 	}

@@ -115,7 +115,7 @@ func DecodeWrite(b []byte) (*mesh.Write, error) {
 // writes with their values, beyond that only their dots: the journal has the rest. What it
 // takes then is bounded by the servers and by the writes that are visible nowhere.
 func Token(s *mesh.Session, limit int) []byte {
-	head := binary.AppendUvarint(binary.AppendUvarint([]byte{wireVersion}, s.Time), s.Epoch)
+	head := binary.AppendUvarint([]byte{wireVersion}, s.Time)
 	head = dot.AppendFrontier(head, s.Deps)
 	b := binary.AppendUvarint(head, uint64(len(s.Carried)))
 	for _, w := range s.Carried {
@@ -141,7 +141,7 @@ func Resume(token []byte) (*mesh.Session, error) {
 	if len(token) > MaxToken || r.Byte() != wireVersion {
 		return nil, ErrFormat
 	}
-	s := &mesh.Session{Time: r.Uint(), Epoch: r.Uint(), Deps: r.Frontier()}
+	s := &mesh.Session{Time: r.Uint(), Deps: r.Frontier()}
 	for range r.Count() {
 		w := body(r, r.Frontier())
 		if r.Bad() || len(s.Carried) > 0 && !s.Carried[len(s.Carried)-1].Stamp.Less(w.Stamp) {
@@ -160,7 +160,7 @@ func Resume(token []byte) (*mesh.Session, error) {
 func appendBody(b []byte, w *mesh.Write) []byte {
 	b = dot.AppendDots(b, append([]dot.Dot{w.Dot}, w.After...))
 	b = binary.AppendUvarint(binary.AppendUvarint(b, w.Stamp.Time), uint64(w.Stamp.Origin))
-	b = binary.AppendUvarint(binary.AppendUvarint(b, w.Epoch), uint64(len(w.Muts)))
+	b = binary.AppendUvarint(b, uint64(len(w.Muts)))
 	for _, m := range w.Muts {
 		b = dot.AppendBytes(b, []byte(m.Key))
 		if m.Delete {
@@ -182,7 +182,6 @@ func body(r *dot.Reader, deps dot.Frontier) *mesh.Write {
 	if len(dots) > 1 {
 		w.After = dots[1:]
 	}
-	w.Epoch = r.Uint()
 	for range r.Count() {
 		m := mesh.Mut{Key: string(r.Bytes())}
 		switch r.Byte() {
