@@ -166,6 +166,11 @@ func (s *meshStorm) told(call *meshCall, r mesh.Reply) {
 		return
 	}
 	items := c.session.Took(r, call.keys...)
+	for _, w := range c.session.Carried {
+		if c.session.Deps.Covers(w.Dot) {
+			s.fail(fmt.Errorf("%s carries %v though it is visible", c.name, w))
+		}
+	}
 	var after []int
 	if c.last >= 0 {
 		after = []int{c.last}

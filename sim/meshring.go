@@ -63,7 +63,12 @@ func (s *meshStorm) send(n *meshNode, out mesh.Send) {
 		}
 		b, in := l.streams[conn][0].Append(nil, m), &l.streams[conn][1]
 		l.there = max(l.there, s.now+d)
-		s.after(l.there-s.now, func() { s.arrive(l, conn, l.to, in, b) })
+		chain := 0
+		if _, ok := m.(mesh.Chain); ok {
+			chain = 1
+		}
+		s.flying += chain
+		s.after(l.there-s.now, func() { s.flying -= chain; s.arrive(l, conn, l.to, in, b) })
 	}
 }
 
@@ -168,7 +173,7 @@ func (s *meshStorm) beg(n *meshNode) {
 	}
 	back, view := s.nodes[s.view.Ring[(i+len(s.view.Ring)-1)%len(s.view.Ring)]-1], s.view.Number
 	d := spread(s.rng("net"), s.cfg.Delay)
-	s.after(d, func() { s.step(back, mesh.Asked{View: view}) })
+	s.after(d, func() { s.step(back, mesh.Asked{From: n.origin, View: view}) })
 	s.after(4*d+s.cfg.Delay*20, func() { s.beg(n) })
 }
 

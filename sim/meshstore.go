@@ -95,6 +95,7 @@ func (s *MeshStore) Recover(lives []mesh.Origin) (out []*mesh.Write) {
 			out = append(out, s.journal[d])
 		}
 	}
+	slices.Reverse(out) // a store may return them in any order
 	return out
 }
 

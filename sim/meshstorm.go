@@ -57,6 +57,7 @@ type meshStorm struct {
 	acts      []check.Act
 	acted     map[string]bool // writes that stand in acts
 	calls     int             // left
+	flying    int             // writes on their way between servers
 	frozen    bool            // nothing arrives between servers
 	postponed []func()
 	calm      bool // no more faults
@@ -318,6 +319,11 @@ func (s *meshStorm) settle() {
 		if s.res.Err == nil && slices.Contains(s.view.Ring, n.origin) && !s.cfg.Outside {
 			s.fail(s.store.Agree(n.m))
 		}
+		if s.res.Err == nil && slices.Contains(s.view.Ring, n.origin) {
+			if f := n.m.Visible().Without(func(o mesh.Origin) bool { return slices.Contains(s.view.Ring, o) }); f.Size() > 0 {
+				s.fail(fmt.Errorf("server %d names %v, of lives that are retired", n.origin, f))
+			}
+		}
 	}
 	for _, w := range s.store.truth {
 		s.wrote(w, nil, "nobody")
@@ -337,7 +343,7 @@ func joinLines(lines []string) (out string) {
 // rested reports whether every write has been shown everywhere and forgotten, in a ring
 // that all are in and that names nobody who is not.
 func (s *meshStorm) rested() bool {
-	if s.store.Journal() > 0 || len(s.view.Lost) > 0 {
+	if s.store.Journal() > 0 || len(s.view.Lost) > 0 || s.flying > 0 {
 		return false
 	}
 	first := s.nodes[s.view.Ring[0]-1].m

@@ -3,6 +3,7 @@ package mesh_test
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -28,8 +29,11 @@ func TestStories(t *testing.T) {
 type story struct {
 	servers  []*mesh.Server
 	store    *sim.MeshStore
+	down     []bool
 	links    [][]mesh.Message // from each server to its successor
-	up       []bool
+	linked   []uint64         // the view it was opened in; 0 if there is none
+	view     mesh.View
+	opt      mesh.Options
 	held     []request
 	slow     []string
 	sessions map[string]*mesh.Session
@@ -58,15 +62,13 @@ func (s *story) open(t *testing.T, d *datadriven.TestData) {
 	d.MaybeScanArgs(t, "window", &opt.Window)
 	d.MaybeScanArgs(t, "keys", &opt.Keys)
 	d.MaybeScanArgs(t, "loads", &opt.Loads)
-	*s = story{store: sim.NewMeshStore(), sessions: map[string]*mesh.Session{}, calls: map[mesh.Op]call{}}
-	view := mesh.View{Number: 1}
+	*s = story{opt: opt, store: sim.NewMeshStore(), sessions: map[string]*mesh.Session{}, calls: map[mesh.Op]call{}}
+	s.view = mesh.View{Number: 1, Newest: mesh.Origin(n)}
 	for i := range n {
-		view.Ring = append(view.Ring, mesh.Origin(i+1))
+		s.view.Ring = append(s.view.Ring, mesh.Origin(i+1))
 	}
-	for i := range n {
-		opt.Self, opt.View = mesh.Origin(i+1), view
-		s.servers = append(s.servers, mesh.New(opt))
-		s.links, s.up = append(s.links, nil), append(s.up, false)
+	for range n {
+		s.add(nil)
 	}
 	for i := range n {
 		s.connect(i)
@@ -103,7 +105,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 			t.Fatal(err)
 		}
 		s.sessions[who] = c
-	case "join":
+	case "meet":
 		s.session(who).Join(s.session(arg(t, d, "with")))
 	case "slow":
 		s.slow = list(d, "what")
@@ -113,18 +115,6 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		s.answer(t, d, at)
 	case "deliver":
 		s.deliver(t, d, at)
-	case "lap":
-		s.step(0, mesh.Beat{})
-		s.flush()
-	case "beat":
-		s.step(at, mesh.Beat{})
-	case "break":
-		s.links[at], s.up[at] = nil, false
-		s.step(at, mesh.Broken{})
-	case "connect":
-		s.connect(at)
-	case "evict":
-		s.step(at, mesh.Evicted{Key: key})
 	case "outside":
 		time := uint64(0)
 		d.MaybeScanArgs(t, "time", &time)
@@ -132,12 +122,40 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	case "show":
 		s.show(t, d, at)
 	default:
-		d.Fatalf(t, "nothing is known of %q", d.Cmd)
+		s.change(t, d, at)
 	}
 	if s.out.Len() == 0 {
 		return "nothing\n"
 	}
 	return s.out.String()
+}
+
+// change is what happens to servers and connections.
+func (s *story) change(t *testing.T, d *datadriven.TestData, at int) {
+	switch d.Cmd {
+	case "lap":
+		s.step(0, mesh.Beat{})
+		s.flush()
+	case "beat":
+		s.step(at, mesh.Beat{})
+	case "break":
+		s.links[at], s.linked[at] = nil, 0
+		s.step(at, mesh.Broken{})
+	case "connect":
+		s.connect(at)
+	case "crash":
+		s.down[at], s.links[at] = true, nil
+	case "view":
+		s.decide(t, d)
+	case "tell":
+		s.tell(at)
+	case "join":
+		s.step(s.before(at), mesh.Asked{From: mesh.Origin(at + 1), View: s.view.Number})
+	case "evict":
+		s.step(at, mesh.Evicted{Key: arg(t, d, "key")})
+	default:
+		d.Fatalf(t, "nothing is known of %q", d.Cmd)
+	}
 }
 
 func (s *story) say(format string, a ...any) { fmt.Fprintf(&s.out, format+"\n", a...) }
@@ -155,19 +173,90 @@ func (s *story) begin(at int, who string, keys []string, in func(*mesh.Session) 
 	s.step(at, in(s.session(who)))
 }
 
+// add lets another server be, which begins with a copy or with nothing.
+func (s *story) add(c *mesh.Snapshot) {
+	opt := s.opt
+	opt.Self, opt.View, opt.Copy = mesh.Origin(len(s.servers)+1), s.view, c
+	s.servers = append(s.servers, mesh.New(opt))
+	s.links, s.linked, s.down = append(s.links, nil), append(s.linked, 0), append(s.down, false)
+}
+
+// decide makes the coordinator decide on a view: ring= and lost= are numbers, and the
+// servers hear of it at once, or with silent when they are told.
+func (s *story) decide(t *testing.T, d *datadriven.TestData) {
+	s.view.Number++
+	s.view.Ring, s.view.Lost = origins(t, d, "ring"), origins(t, d, "lost")
+	s.view.Newest = max(s.view.Newest, slices.Max(s.view.Ring))
+	for i := range s.servers {
+		if !d.HasArg("silent") {
+			s.tell(i)
+		}
+	}
+}
+
+func origins(t *testing.T, d *datadriven.TestData, name string) (out []mesh.Origin) {
+	for _, v := range list(d, name) {
+		n, err := strconv.Atoi(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, mesh.Origin(n))
+	}
+	return out
+}
+
+func (s *story) tell(i int) {
+	s.step(i, mesh.Viewed{View: s.view})
+	s.relink()
+}
+
+// relink opens the connections between neighbours that are in one view.
+func (s *story) relink() {
+	for i, m := range s.servers {
+		j := s.after(i)
+		if v := m.View().Number; j < len(s.servers) && s.servers[j].View().Number == v && s.linked[i] < v && slices.Contains(m.View().Ring, mesh.Origin(j+1)) {
+			s.connect(i)
+		}
+	}
+}
+
+// after and before are the neighbours of a server.
+func (s *story) after(i int) int {
+	ring := s.servers[i].View().Ring
+	return int(ring[(slices.Index(ring, mesh.Origin(i+1))+1)%len(ring)]) - 1
+}
+
+func (s *story) before(i int) int {
+	ring := s.view.Ring
+	return int(ring[(slices.Index(ring, mesh.Origin(i+1))+len(ring)-1)%len(ring)]) - 1
+}
+
 func (s *story) connect(i int) {
-	s.links[i], s.up[i] = nil, true
-	s.step((i+1)%len(s.servers), mesh.Opened{View: 1})
+	s.links[i], s.linked[i] = nil, s.servers[i].View().Number
+	s.step(s.after(i), mesh.Opened{View: s.linked[i]})
 }
 
 // step gives a server an input and carries out what it asks.
 func (s *story) step(i int, in mesh.Input) {
+	if s.down[i] {
+		return
+	}
 	outs := s.servers[i].Step(0, in, nil)
 	s.servers[i].Check()
 	for _, out := range outs {
 		s.perform(i, out)
 	}
-	mesh.CheckRing(s.servers)
+	var members, others []*mesh.Server
+	for j, m := range s.servers {
+		switch {
+		case s.down[j]:
+		case slices.Contains(s.view.Ring, mesh.Origin(j+1)):
+			members = append(members, m)
+		default:
+			others = append(others, m)
+		}
+	}
+	mesh.CheckRing(members, others...)
 	if err := s.store.Judge(s.servers[i]); err != nil {
 		s.say("BROKEN at %d: %v", i+1, err)
 	}
@@ -182,16 +271,26 @@ func (s *story) perform(i int, out mesh.Output) {
 	case mesh.Persist:
 		s.ask(request{server: i, out: out, kind: "persist"})
 	case mesh.Send:
-		if g, ok := out.Message.(mesh.Greeting); ok {
-			s.step(int(out.To)-1, mesh.Received{Message: g})
+		switch m := out.Message.(type) {
+		case mesh.Greeting:
+			s.step(int(out.To)-1, mesh.Received{Message: m})
+			return
+		case mesh.Snapshot:
+			s.say("%d begins with visible %v received %v log %v", out.To, m.Visible, m.Received, m.Log)
+			s.add(&m)
+			s.relink()
 			return
 		}
 		if s.loud {
 			s.say("%d sends %s", i+1, messageText(out.Message))
 		}
 		s.links[i] = append(s.links[i], out.Message)
+	case mesh.Recover:
+		s.ask(request{server: i, out: out, kind: "recovery"})
+	case mesh.Retire:
+		s.say("%d may be retired", out.Origin)
 	case mesh.Forget:
-		s.say("the journal drops %d up to %d", i+1, out.Upto)
+		s.say("the journal drops %d up to %d", out.Origin, out.Upto)
 		s.store.Forget(out.Origin, out.Upto)
 	case mesh.Bury:
 		s.say("tombstones before %d are buried", out.Before)
@@ -238,6 +337,11 @@ func (s *story) execute(r *request) {
 		r.answer = mesh.Loaded{Call: out.Call, Row: s.store.Load(out.Key)}
 	case mesh.Fetch:
 		r.answer = mesh.Fetched{Call: out.Call, Writes: s.store.Fetch(out.Dots)}
+	case mesh.Recover: // their leases have ended
+		for _, o := range out.Lives {
+			s.down[o-1] = true
+		}
+		r.answer = mesh.Recovered{View: out.View, Writes: s.store.Recover(out.Lives)}
 	case mesh.Persist:
 		r.answer = mesh.Persisted{Call: out.Call, Status: s.store.Persist(out.Write)}
 	}
@@ -291,7 +395,7 @@ func (s *story) deliver(t *testing.T, d *datadriven.TestData, at int) {
 func (s *story) arrive(i int) {
 	m := s.links[i][0]
 	s.links[i] = s.links[i][1:]
-	s.step((i+1)%len(s.servers), mesh.Received{Message: m})
+	s.step(s.after(i), mesh.Received{Message: m})
 }
 
 func (s *story) flush() {
@@ -341,7 +445,7 @@ func (s *story) replied(r mesh.Reply) {
 var outcomeNames = []string{"done", "busy", "behind", "failed", "rejected", "over"}
 
 var eventNames = [mesh.EventKinds]string{mesh.CarriedMiss: "a row newer than what is visible", mesh.Injected: "a write sent round for another",
-	mesh.Retried: "a persist asked for again", mesh.Voided: "a void", mesh.StaleMessage: "a message of another view", mesh.Resent: "a write sent again"}
+	mesh.FellBehind: "a session it cannot serve", mesh.Retried: "a persist asked for again", mesh.Voided: "a void", mesh.StaleMessage: "a message of another view", mesh.Resent: "a write sent again"}
 
 func messageText(m mesh.Message) string {
 	switch m := m.(type) {

@@ -162,7 +162,10 @@ type Viewed struct{ View View }
 type Opened struct{ View uint64 }
 
 // Asked: the successor in a view has no state yet.
-type Asked struct{ View uint64 }
+type Asked struct {
+	From Origin
+	View uint64
+}
 
 // Recovered answers Recover with OK and all that the journal has of the lives, or Lost.
 type Recovered struct {

@@ -123,7 +123,7 @@ func (s *Server) asked(in Asked, out []Output) []Output {
 	if in.View != s.view.Number || s.over {
 		return append(out, Event{StaleMessage})
 	}
-	return append(out, Send{s.next, Snapshot{in.View, s.visible.share(), s.received.share(), s.stable, s.time, slices.Clone(s.log)}})
+	return append(out, Send{in.From, Snapshot{in.View, s.visible.share(), s.received.share(), s.stable, s.time, slices.Clone(s.log)}})
 }
 
 // adopt begins with another's snapshot. What it has shown, and more, counts as forgotten.
