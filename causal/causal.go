@@ -22,6 +22,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/freshet-cache/freshet/causal/dot"
 	"github.com/freshet-cache/freshet/causal/mesh"
 	"github.com/freshet-cache/freshet/store/dotted"
 )
@@ -31,6 +32,8 @@ type Store interface {
 	Load(ctx context.Context, keys ...string) ([]dotted.Row, error)
 	Persist(ctx context.Context, w dotted.Write) error
 	Fetch(ctx context.Context, dots []dotted.Dot) ([][]byte, error)
+	Journal(ctx context.Context, origin uint32, after uint64, limit int) ([]dotted.Entry, uint64, error)
+	Fence(ctx context.Context, origin uint32) error
 	Forget(ctx context.Context, origin uint32, upto uint64) error
 	Bury(ctx context.Context, before uint64) error
 }
@@ -47,9 +50,11 @@ var (
 	ErrOutcomeUnknown = errors.New("causal: outcome unknown: the write is under way and may take effect; read the key to find out")
 	// ErrRejected means that the store cannot take the write, and never will.
 	ErrRejected = errors.New("causal: rejected: nothing was written; the store does not take it")
-	// ErrOver means that this life of the server was ended by the others. What was
-	// written last may have taken effect.
-	ErrOver = errors.New("causal: over: the other servers have ended this one's life; ask another")
+	// ErrOver means that this life of the server was ended by the others, or that it does
+	// not hear whether it was. What was being written may take effect.
+	ErrOver = errors.New("causal: over: this server is not a member of the ring, or cannot tell; ask another")
+	// ErrJoining means that nothing was done: the server is not in the ring yet.
+	ErrJoining = errors.New("causal: joining: nothing was done; this server is not in the ring yet, try again")
 	// ErrClosed means that nothing was done: the server is closed.
 	ErrClosed = errors.New("causal: closed")
 )
@@ -62,8 +67,22 @@ type Member struct {
 
 // View is a ring, as all its servers know it.
 type View struct {
-	Number uint64
+	Number uint64 // grows with every change
 	Ring   []Member
+	Lost   []uint32 // lives that are over, of which not everything has been everywhere
+	Newest uint32   // the largest number of a life so far
+}
+
+func (v View) machine() mesh.View {
+	out := mesh.View{Number: v.Number, Newest: mesh.Origin(v.Newest)}
+	for _, m := range v.Ring {
+		out.Ring = append(out.Ring, mesh.Origin(m.Origin))
+		out.Newest = max(out.Newest, mesh.Origin(m.Origin))
+	}
+	for _, o := range v.Lost {
+		out.Lost = append(out.Lost, mesh.Origin(o))
+	}
+	return out
 }
 
 // Options configure a Server. Store, Self and View are required.
@@ -71,12 +90,24 @@ type Options struct {
 	Store Store
 	// Self is this life's origin, which has begun in the store.
 	Self uint32
-	View View
+	// View is the ring in which the server begins: alone, or together with others that
+	// begin, or, if Joins, behind a server that is in it already.
+	View  View
+	Joins bool
+	// Floor is the largest time of a stamp that the store held, and Settled what it says
+	// that lives which are Lost have let go of, when a ring begins.
+	Floor   uint64
+	Settled map[uint32]uint64
 	// Dial opens an ordered connection to another server, which hands it to its Accept.
-	// deliver takes what arrives on it. It is required if the view has other members.
+	// deliver takes what arrives on it. It is required if there are other members.
 	Dial func(ctx context.Context, to Member, deliver func(frame []byte)) (Conn, error)
-	// Floor is the largest time of a stamp that the store held when this life began.
-	Floor uint64
+	// Serves reports whether this server is surely a member now. Default: it always is.
+	Serves func() bool
+	// Ended waits until a life that is lost answers nobody any more. Default: it does not.
+	Ended func(ctx context.Context, life uint32) error
+	// Retired is told of lives that a view need not name as Lost any more. It may be told
+	// again, and must not block. Default: nobody is told.
+	Retired func(life uint32)
 	// Keys bounds the keys in memory, Window the writes of this server that have not been
 	// everywhere, Loads the requests to the store that readers wait for. Defaults
 	// 1 << 20, 4096, 4096.
@@ -103,6 +134,8 @@ func (o *Options) check() error {
 		return fmt.Errorf("causal: Options.Self is %d, which is not in the view's ring; a life of a server has a number above 0", o.Self)
 	case len(o.View.Ring) > 1 && o.Dial == nil:
 		return errors.New("causal: Options.Dial is nil, and the view has other servers")
+	case o.Joins && len(o.View.Ring) == 1:
+		return errors.New("causal: Options.Joins is set, and the view has no other servers")
 	case o.Timeout < 0 || o.Beat < 0:
 		return fmt.Errorf("causal: Options.Timeout is %v, Options.Beat %v; they must not be negative", o.Timeout, o.Beat)
 	}
@@ -114,6 +147,15 @@ func (o *Options) check() error {
 	}
 	if o.Recorder == nil {
 		o.Recorder = nobody{}
+	}
+	if o.Serves == nil {
+		o.Serves = func() bool { return true }
+	}
+	if o.Ended == nil {
+		o.Ended = func(context.Context, uint32) error { return nil }
+	}
+	if o.Retired == nil {
+		o.Retired = func(uint32) {}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -140,6 +182,7 @@ const (
 	CallFetch
 	CallForget
 	CallBury
+	CallRecover
 	StoreCalls
 )
 
@@ -152,8 +195,10 @@ func (nobody) StoreCall(StoreCall, time.Duration, error) {}
 type Server struct {
 	opt Options
 
-	mu      sync.Mutex // guards the fields below, and every step of the machine
-	machine *mesh.Server
+	mu      sync.Mutex   // guards the fields below, and every step of the machine
+	machine *mesh.Server // nil until a server that joins has its predecessor's snapshot
+	view    View
+	changed chan struct{} // closed when there is another view, or a machine
 	outs    []mesh.Output
 	ops     mesh.Op
 	waiting map[mesh.Op]chan answer
@@ -179,18 +224,61 @@ func New(opt Options) (*Server, error) {
 	if err := opt.check(); err != nil {
 		return nil, err
 	}
-	s := &Server{opt: opt, waiting: map[mesh.Op]chan answer{}, refused: map[mesh.Dot]error{}}
-	v := mesh.View{Number: opt.View.Number}
-	for _, m := range opt.View.Ring {
-		v.Ring = append(v.Ring, mesh.Origin(m.Origin))
-	}
-	s.machine = mesh.New(mesh.Options{Self: mesh.Origin(opt.Self), View: v, Floor: mesh.Stamp{Time: opt.Floor}, Window: opt.Window, Keys: opt.Keys, Loads: opt.Loads})
+	s := &Server{opt: opt, view: opt.View, changed: make(chan struct{}), waiting: map[mesh.Op]chan answer{}, refused: map[mesh.Dot]error{}, settle: settling{upto: map[mesh.Origin]uint64{}, said: map[mesh.Origin]uint64{}}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	if next, ok := s.successor(); ok {
-		s.work.Go(func() { s.keepConnected(next) })
+	if !opt.Joins {
+		var settled mesh.Frontier
+		for o, n := range opt.Settled {
+			settled = settled.Union(dot.All(mesh.Origin(o), n))
+		}
+		s.begin(mesh.Options{Floor: mesh.Stamp{Time: opt.Floor}, Settled: settled})
 	}
+	s.work.Go(s.keepConnected)
 	s.work.Go(s.beat)
 	return s, nil
+}
+
+// begin makes the machine.
+func (s *Server) begin(o mesh.Options) {
+	o.Self, o.View, o.Window, o.Keys, o.Loads = mesh.Origin(s.opt.Self), s.view.machine(), s.opt.Window, s.opt.Keys, s.opt.Loads
+	s.machine = mesh.New(o)
+}
+
+// Enter lets the server hear that the coordinator has decided on another ring. Older ones
+// are ignored.
+func (s *Server) Enter(v View) {
+	s.mu.Lock()
+	if s.closed || v.Number <= s.view.Number {
+		s.mu.Unlock()
+		return
+	}
+	s.view = v
+	for _, c := range []*stream{s.ring.out, s.ring.in} {
+		if c != nil {
+			c.conn.Break()
+		}
+	}
+	s.ring = ring{}
+	var asked []mesh.Output
+	if s.machine != nil {
+		asked = s.step(mesh.Viewed{View: v.machine()}, nil)
+	}
+	s.change()
+	s.mu.Unlock()
+	s.spawn(asked)
+}
+
+// change wakes who keeps the connection.
+func (s *Server) change() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// Joined reports whether the server has the state to answer from.
+func (s *Server) Joined() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.machine != nil
 }
 
 // Close ends the server, when the requests to the store that are under way have ended,
@@ -235,7 +323,10 @@ func (s *Server) beat() {
 			return
 		}
 		s.mu.Lock()
-		asked := s.step(mesh.Beat{}, nil)
+		var asked []mesh.Output
+		if s.machine != nil {
+			asked = s.step(mesh.Beat{}, nil)
+		}
 		s.mu.Unlock()
 		s.spawn(asked)
 		s.letGo()
@@ -248,9 +339,9 @@ func (s *Server) do(ctx context.Context, op func(op mesh.Op) mesh.Input) (mesh.R
 		return mesh.Reply{}, context.Cause(ctx)
 	}
 	s.mu.Lock()
-	if s.closed {
+	if err := s.unable(); err != nil {
 		s.mu.Unlock()
-		return mesh.Reply{}, ErrClosed
+		return mesh.Reply{}, err
 	}
 	s.ops++
 	var got *mesh.Reply
@@ -287,6 +378,19 @@ func (s *Server) do(ctx context.Context, op func(op mesh.Op) mesh.Input) (mesh.R
 		return mesh.Reply{}, fmt.Errorf("%w (%w)", ErrOutcomeUnknown, context.Cause(ctx))
 	}
 	return mesh.Reply{}, context.Cause(ctx)
+}
+
+// unable says why no operation can begin.
+func (s *Server) unable() error {
+	switch {
+	case s.closed:
+		return ErrClosed
+	case s.machine == nil:
+		return ErrJoining
+	case !s.opt.Serves():
+		return ErrOver
+	}
+	return nil
 }
 
 func outcome(r mesh.Reply, cause error) (err error) {

@@ -27,6 +27,10 @@ type cluster struct {
 	servers []*Server
 	spaces  []*Space[string]
 
+	view    View
+	change  func(*Options)
+	retired chan uint32
+
 	mu    sync.Mutex
 	links []*link.Link
 	ready sync.WaitGroup // until all servers are there
@@ -34,30 +38,14 @@ type cluster struct {
 
 func gather(t *testing.T, n int, st memory.Options, change func(*Options)) *cluster {
 	t.Helper()
-	c := &cluster{store: memory.NewDotted(st)}
+	c := &cluster{store: memory.NewDotted(st), retired: make(chan uint32, 1000)}
 	c.ready.Add(1)
-	v := View{Number: 1}
+	c.change, c.view = change, View{Number: 1, Newest: uint32(n)}
 	for i := range n {
-		o := uint32(i + 1)
-		v.Ring = append(v.Ring, Member{o, fmt.Sprint(i)})
-		if err := c.store.Begin(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+		c.view.Ring = append(c.view.Ring, Member{uint32(i + 1), fmt.Sprint(i)})
 	}
-	for i := range n {
-		opt := Options{Store: c.store, Self: uint32(i + 1), View: v, Dial: c.dial, Beat: time.Millisecond}
-		if change != nil {
-			change(&opt)
-		}
-		s, err := New(opt)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sp, err := NewSpace(s, SpaceOptions[string]{Codec: codec.String(), Name: "test", Key: []byte("secret")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.servers, c.spaces = append(c.servers, s), append(c.spaces, sp)
+	for range n {
+		c.start(t, false)
 	}
 	c.ready.Done()
 	t.Cleanup(func() {
@@ -74,6 +62,47 @@ func gather(t *testing.T, n int, st memory.Options, change func(*Options)) *clus
 	return c
 }
 
+// start begins the next life, in the view of the day.
+func (c *cluster) start(t *testing.T, joins bool) {
+	t.Helper()
+	opt := Options{Store: c.store, Self: uint32(len(c.servers) + 1), View: c.view, Joins: joins, Dial: c.dial, Beat: time.Millisecond,
+		Retired: func(life uint32) {
+			select {
+			case c.retired <- life:
+			default: // it is told again
+			}
+		}}
+	if c.change != nil {
+		c.change(&opt)
+	}
+	if err := c.store.Begin(t.Context(), opt.Self); err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sp, err := NewSpace(s, SpaceOptions[string]{Codec: codec.String(), Name: "test", Key: []byte("secret")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.servers, c.spaces = append(c.servers, s), append(c.spaces, sp)
+}
+
+// enter tells the members of a changed view of it.
+func (c *cluster) enter(change func(v *View)) {
+	v := c.view
+	v.Number++
+	v.Ring, v.Lost = slices.Clone(v.Ring), slices.Clone(v.Lost)
+	change(&v)
+	c.view = v
+	for _, s := range c.servers {
+		s.Enter(v)
+	}
+}
+
 // dial connects two servers by a pipe.
 func (c *cluster) dial(_ context.Context, to Member, deliver func([]byte)) (Conn, error) {
 	c.ready.Wait()
@@ -81,11 +110,16 @@ func (c *cluster) dial(_ context.Context, to Member, deliver func([]byte)) (Conn
 	made := make(chan struct{})
 	var take func([]byte)
 	far := link.New(there, nil, link.Options{Message: func(f []byte) { <-made; take(f) }})
-	take = c.servers[to.Addr[0]-'0'].Accept(far)
-	close(made)
-	near := link.New(here, nil, link.Options{Message: deliver})
+	i := 0
+	_, _ = fmt.Sscan(to.Addr, &i)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if i >= len(c.servers) {
+		return nil, errors.New("nobody is there")
+	}
+	take = c.servers[i].Accept(far)
+	close(made)
+	near := link.New(here, nil, link.Options{Message: deliver})
 	c.links = append(c.links, far, near)
 	return near, nil
 }
@@ -199,7 +233,8 @@ type client struct {
 	r    *rand.Rand
 	name string
 	s    *Session[string]
-	last []int // acts that the next one follows
+	last []int        // acts that the next one follows
+	at   func() []int // the servers there are; default: all
 }
 
 func (cl *client) act(t *testing.T) {
@@ -238,20 +273,42 @@ func (cl *client) act(t *testing.T) {
 		a.Writes = append(a.Writes, check.Cell{Key: k, Write: v, Gone: n == 13})
 		if err == nil {
 			cl.last = []int{cl.h.add(a)}
+		} else if cl.at != nil && !errors.Is(err, ErrBusy) { // it may yet happen, and nobody knows that it is this one's
+			a.Session += "?"
+			cl.h.add(a)
 		}
 	case n < 19:
-		cl.s = roam(t, cl.s, cl.c.spaces[cl.r.IntN(len(cl.c.spaces))])
+		cl.roam(t)
 	default:
-		f := &client{h: cl.h, c: cl.c, r: cl.r, name: cl.name + "'", s: cl.s.Fork(), last: cl.last}
+		f := &client{h: cl.h, c: cl.c, r: cl.r, name: cl.name + "'", s: cl.s.Fork(), last: cl.last, at: cl.at}
 		for range 3 {
 			f.act(t)
 		}
 		cl.s.Join(f.s)
 		cl.last = append(slices.Clone(cl.last), f.last...)
 	}
-	if err != nil && !errors.Is(err, ErrBusy) && !strings.Contains(err.Error(), "no answer") {
+	switch {
+	case err == nil, errors.Is(err, ErrBusy), strings.Contains(err.Error(), "no answer"):
+	case cl.at != nil && (errors.Is(err, ErrClosed) || errors.Is(err, ErrOver) || errors.Is(err, ErrJoining) || errors.Is(err, ErrBehind)):
+		cl.roam(t)
+	default:
 		t.Error(err)
 	}
+}
+
+func (cl *client) roam(t *testing.T) {
+	servers := []int{0, 1, 2}
+	if cl.at != nil {
+		servers = cl.at()
+	}
+	i := servers[cl.r.IntN(len(servers))]
+	cl.c.mu.Lock()
+	if i >= len(cl.c.spaces) { // it is about to be there
+		i = 0
+	}
+	to := cl.c.spaces[i]
+	cl.c.mu.Unlock()
+	cl.s = roam(t, cl.s, to)
 }
 
 // disturb breaks connections until stop is closed.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/causal/mesh"
+	"github.com/freshet-cache/freshet/causal/wire"
 )
 
 // Conn is one side of an ordered connection between two servers.
@@ -20,17 +21,14 @@ type Conn interface {
 	Break()
 }
 
-// ring is the connections of a server: out to its successor, in from its predecessor.
-// What each is used for is up to the machine, which names whom it sends to.
-type ring struct {
-	next, back mesh.Origin
-	out, in    *stream
-}
+// ring is the connections of a server in its view: out to its successor, in from its
+// predecessor.
+type ring struct{ out, in *stream }
 
 // stream is a connection and what its two directions remember.
 type stream struct {
 	conn     Conn
-	enc, dec mesh.Stream
+	enc, dec wire.Stream
 }
 
 // send sends a message on the connection it belongs to. Greetings go back, everything
@@ -43,38 +41,49 @@ func (r *ring) send(out mesh.Send) {
 	if c == nil {
 		return
 	}
-	if err := c.conn.Send(c.enc.Append(nil, out.Message)); err != nil {
+	c.send(c.enc.Append([]byte{frameMessage}, out.Message))
+}
+
+func (c *stream) send(frame []byte) {
+	if err := c.conn.Send(frame); err != nil {
 		c.conn.Break() // what follows would not be in order; Done is heard of, and all that was lost is sent again
 	}
 }
 
-// successor is who follows in the ring, if there is anybody.
-func (s *Server) successor() (Member, bool) {
-	all := s.opt.View.Ring
-	i := slices.IndexFunc(all, func(m Member) bool { return m.Origin == s.opt.Self })
-	next, back := all[(i+1)%len(all)], all[(i+len(all)-1)%len(all)]
-	s.ring.next, s.ring.back = mesh.Origin(next.Origin), mesh.Origin(back.Origin)
-	return next, len(all) > 1
-}
-
-// A connection begins with a frame of whoever opened it: which view it knows, and who it
-// is.
-func hello(view uint64, self uint32) []byte {
-	return binary.AppendUvarint(binary.AppendUvarint([]byte{helloVersion}, view), uint64(self))
-}
+// The first byte of a frame.
+const (
+	frameHello   byte = 'h' // the first on a connection: who has opened it, in which view
+	frameAsk     byte = 'a' // who was connected to has no state yet
+	frameMessage byte = 'm' // one of package mesh
+)
 
 const helloVersion = 1
 
-func readHello(b []byte) (view uint64, from mesh.Origin, ok bool) {
-	if len(b) < 3 || b[0] != helloVersion {
+func hello(view uint64, self uint32) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint([]byte{frameHello, helloVersion}, view), uint64(self))
+}
+
+func readHello(b []byte) (view uint64, from uint32, ok bool) {
+	if len(b) < 4 || b[0] != frameHello || b[1] != helloVersion {
 		return 0, 0, false
 	}
-	view, n := binary.Uvarint(b[1:])
+	view, n := binary.Uvarint(b[2:])
 	if n <= 0 {
 		return 0, 0, false
 	}
-	o, m := binary.Uvarint(b[1+n:])
-	return view, mesh.Origin(o), m > 0 && 1+n+m == len(b) && o == uint64(mesh.Origin(o))
+	o, m := binary.Uvarint(b[2+n:])
+	return view, uint32(o), m > 0 && 2+n+m == len(b) && o == uint64(uint32(o))
+}
+
+// neighbours are who follows in the ring, and who goes before; none if the server is alone
+// in it, or not in it.
+func (s *Server) neighbours() (next, back Member, ok bool) {
+	all := s.view.Ring
+	i := slices.IndexFunc(all, func(m Member) bool { return m.Origin == s.opt.Self })
+	if i < 0 || len(all) < 2 {
+		return next, back, false
+	}
+	return all[(i+1)%len(all)], all[(i+len(all)-1)%len(all)], true
 }
 
 const (
@@ -82,27 +91,36 @@ const (
 	redialMost  = 500 * time.Millisecond
 )
 
-// keepConnected keeps a connection to the successor until the server closes.
-func (s *Server) keepConnected(next Member) {
+// keepConnected keeps a connection to whoever follows in the ring, until the server closes.
+func (s *Server) keepConnected() {
 	wait := redialFirst
 	for s.ctx.Err() == nil {
-		began := time.Now()
-		s.connect(next)
-		if time.Since(began) > redialMost {
-			wait = redialFirst
+		s.mu.Lock()
+		next, _, ok := s.neighbours()
+		view, changed := s.view.Number, s.changed
+		ok = ok && s.machine != nil
+		s.mu.Unlock()
+		var again <-chan time.Time
+		if ok {
+			began := time.Now()
+			s.connect(next, view)
+			if time.Since(began) > redialMost {
+				wait = redialFirst
+			}
+			again = time.After(wait)
+			wait = min(2*wait, redialMost)
 		}
-		t := time.NewTimer(wait)
-		wait = min(2*wait, redialMost)
 		select {
-		case <-t.C:
+		case <-again:
+		case <-changed:
+			wait = redialFirst
 		case <-s.ctx.Done():
 		}
-		t.Stop()
 	}
 }
 
 // connect opens a connection and returns when it is broken.
-func (s *Server) connect(next Member) {
+func (s *Server) connect(next Member, view uint64) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.opt.Timeout)
 	defer cancel()
 	c := &stream{}
@@ -119,49 +137,57 @@ func (s *Server) connect(next Member) {
 	defer conn.Break()
 	c.conn = conn
 	s.mu.Lock()
-	closed := s.closed
-	if !closed {
+	current := !s.closed && s.view.Number == view
+	if current {
 		s.ring.out = c
+		c.send(hello(view, s.opt.Self))
 	}
 	s.mu.Unlock()
 	close(known)
-	if closed || conn.Send(hello(s.opt.View.Number, s.opt.Self)) != nil {
+	if !current {
 		return
 	}
 	select {
 	case <-conn.Done():
 	case <-s.ctx.Done():
 	}
+	var asked []mesh.Output
 	s.mu.Lock()
-	if s.ring.out == c {
+	if s.ring.out == c { // else another view has said so
 		s.ring.out = nil
+		asked = s.step(mesh.Broken{}, nil)
 	}
-	asked := s.step(mesh.Broken{}, nil)
 	s.mu.Unlock()
 	s.spawn(asked)
 }
 
 // Accept takes a connection that another server has opened, and returns what takes the
-// frames that arrive on it, one at a time and in order. The server closes it if it is of
+// frames that arrive on it, one at a time and in order. The server breaks it if it is of
 // no use.
 func (s *Server) Accept(conn Conn) (deliver func(frame []byte)) {
 	c := &stream{conn: conn}
-	greeted := false
+	known := false
 	return func(frame []byte) {
-		if greeted {
+		if known {
 			s.arrived(c, frame)
 			return
 		}
 		view, from, ok := readHello(frame)
 		s.mu.Lock()
-		if !ok || s.closed || view != s.opt.View.Number || from != s.ring.back {
+		_, back, member := s.neighbours()
+		if !ok || s.closed || !member || view != s.view.Number || from != back.Origin {
 			s.mu.Unlock()
 			conn.Break() // it tries again, and when both know the same view it is taken
 			return
 		}
 		old := s.ring.in
-		greeted, s.ring.in = true, c
-		asked := s.step(mesh.Opened{}, nil)
+		known, s.ring.in = true, c
+		var asked []mesh.Output
+		if s.machine == nil {
+			c.send([]byte{frameAsk})
+		} else {
+			asked = s.step(mesh.Opened{View: view}, nil)
+		}
 		s.mu.Unlock()
 		if old != nil {
 			old.conn.Break()
@@ -177,14 +203,36 @@ func (s *Server) arrived(c *stream, frame []byte) {
 		s.mu.Unlock()
 		return
 	}
-	m, err := c.dec.Decode(frame)
-	if err != nil {
-		s.mu.Unlock()
-		s.opt.Logger.Warn("a neighbour on the ring sent what cannot be read; the connection is opened anew", "err", err)
-		c.conn.Break()
-		return
-	}
-	asked := s.step(mesh.Received{Message: m}, nil)
+	asked, ok := s.take(c, frame)
 	s.mu.Unlock()
+	if !ok {
+		s.opt.Logger.Warn("a neighbour on the ring sent what cannot be read; the connection is opened anew")
+		c.conn.Break()
+	}
 	s.spawn(asked)
+}
+
+func (s *Server) take(c *stream, frame []byte) (asked []mesh.Output, ok bool) {
+	switch {
+	case len(frame) == 1 && frame[0] == frameAsk && c == s.ring.out:
+		return s.step(mesh.Asked{View: s.view.Number}, nil), true
+	case len(frame) == 0 || frame[0] != frameMessage:
+		return nil, false
+	}
+	m, err := c.dec.Decode(frame[1:])
+	if err != nil {
+		return nil, false
+	}
+	snap, is := m.(mesh.Snapshot)
+	switch {
+	case is && s.machine != nil || !is && s.machine == nil: // of another time
+		return nil, true
+	case is && snap.View != s.view.Number: // another has to be asked
+		return nil, true
+	case is:
+		s.begin(mesh.Options{Copy: &snap})
+		s.change()
+		return s.step(mesh.Opened{View: snap.View}, nil), true
+	}
+	return s.step(mesh.Received{Message: m}, nil), true
 }

@@ -3,9 +3,11 @@ package causal
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/freshet-cache/freshet/causal/mesh"
+	"github.com/freshet-cache/freshet/causal/wire"
 	"github.com/freshet-cache/freshet/store"
 	"github.com/freshet-cache/freshet/store/dotted"
 )
@@ -26,7 +28,9 @@ func (s *Server) step(in mesh.Input, own func(*mesh.Reply) bool) (asked []mesh.O
 		case mesh.Event:
 			s.opt.Recorder.Event(out.Kind)
 		case mesh.Forget:
-			s.settle.upto = max(s.settle.upto, out.Upto)
+			s.settle.upto[out.Origin] = max(s.settle.upto[out.Origin], out.Upto)
+		case mesh.Retire:
+			s.opt.Retired(uint32(out.Origin))
 		case mesh.Bury:
 			s.settle.before = max(s.settle.before, out.Before)
 		default:
@@ -66,6 +70,9 @@ func (s *Server) perform(out mesh.Output) {
 	var err error
 	began, kind := time.Now(), CallLoad
 	switch out := out.(type) {
+	case mesh.Recover:
+		kind = CallRecover
+		in, err = s.recover(out)
 	case mesh.Load:
 		in, err = s.load(ctx, out)
 	case mesh.Fetch:
@@ -137,7 +144,7 @@ func (s *Server) fetch(ctx context.Context, out mesh.Fetch) (mesh.Input, error) 
 	bodies, err := s.opt.Store.Fetch(ctx, dots)
 	in := mesh.Fetched{Call: out.Call}
 	for _, b := range bodies {
-		w, e := mesh.DecodeWrite(b)
+		w, e := wire.DecodeWrite(b)
 		if e != nil {
 			err = errors.Join(err, e)
 			break
@@ -158,7 +165,7 @@ func (s *Server) persist(ctx context.Context, out mesh.Persist) (mesh.Input, err
 	}
 	err := s.opt.Store.Persist(ctx, dotted.Write{
 		Dot:   dotted.Dot{Origin: uint32(w.Dot.Origin), N: w.Dot.N},
-		Stamp: dotted.Stamp{Time: w.Stamp.Time, Origin: uint32(w.Stamp.Origin)}, Muts: muts, Body: mesh.AppendWrite(nil, w),
+		Stamp: dotted.Stamp{Time: w.Stamp.Time, Origin: uint32(w.Stamp.Origin)}, Muts: muts, Body: wire.AppendWrite(nil, w),
 	})
 	in := mesh.Persisted{Call: out.Call}
 	switch {
@@ -174,11 +181,51 @@ func (s *Server) persist(ctx context.Context, out mesh.Persist) (mesh.Input, err
 	return in, err
 }
 
+// journalPage is how many entries are read at a time.
+const journalPage = 1000
+
+// recover reads the journals of lives that are over, and that nothing is added to any more.
+func (s *Server) recover(out mesh.Recover) (mesh.Input, error) {
+	in := mesh.Recovered{View: out.View}
+	for _, o := range out.Lives {
+		err := s.opt.Ended(s.ctx, uint32(o))
+		if err == nil {
+			err = s.bounded(func(ctx context.Context) error { return s.opt.Store.Fence(ctx, uint32(o)) })
+		}
+		for after, more := uint64(0), true; more && err == nil; {
+			var page []dotted.Entry
+			err = s.bounded(func(ctx context.Context) (e error) {
+				page, _, e = s.opt.Store.Journal(ctx, uint32(o), after, journalPage)
+				return e
+			})
+			for _, entry := range page {
+				w, e := wire.DecodeWrite(entry.Body)
+				if err = errors.Join(err, e); e == nil {
+					in.Writes = append(in.Writes, w)
+				}
+				after = entry.N
+			}
+			more = len(page) == journalPage
+		}
+		if err != nil {
+			return mesh.Recovered{View: out.View, Status: mesh.Lost}, fmt.Errorf("causal: the journal of life %d: %w", o, err)
+		}
+	}
+	return in, nil
+}
+
+// bounded runs a request to the store within its time.
+func (s *Server) bounded(do func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(s.ctx, s.opt.Timeout)
+	defer cancel()
+	return do(ctx)
+}
+
 // settling is what the store is to let go of, in its own time.
 type settling struct {
-	upto, before     uint64 // to be said
-	saidUpto, buried uint64 // and heard
-	busy             bool
+	upto, said     map[mesh.Origin]uint64 // to be said, and heard, by life
+	before, buried uint64                 // the same of tombstones
+	busy           bool
 }
 
 // letGo tells the store what it need not keep any more, once at a time: what it does not
@@ -187,31 +234,39 @@ func (s *Server) letGo() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g := &s.settle
-	upto, before := g.upto, g.before
-	if g.busy || s.closed || upto <= g.saidUpto && before <= g.buried {
+	todo := map[mesh.Origin]uint64{}
+	for o, n := range g.upto {
+		if n > g.said[o] {
+			todo[o] = n
+		}
+	}
+	before := g.before
+	if g.busy || s.closed || len(todo) == 0 && before <= g.buried {
 		return
 	}
 	g.busy = true
 	s.work.Go(func() {
-		ctx, cancel := context.WithTimeout(s.ctx, s.opt.Timeout)
-		defer cancel()
-		var heard, gone error
-		if upto > g.saidUpto {
+		for o, n := range todo {
 			began := time.Now()
-			heard = s.opt.Store.Forget(ctx, s.opt.Self, upto)
-			s.opt.Recorder.StoreCall(CallForget, time.Since(began), heard)
+			err := s.bounded(func(ctx context.Context) error { return s.opt.Store.Forget(ctx, uint32(o), n) })
+			s.opt.Recorder.StoreCall(CallForget, time.Since(began), err)
+			if err != nil {
+				delete(todo, o)
+			}
 		}
+		var err error
 		if before > g.buried {
 			began := time.Now()
-			gone = s.opt.Store.Bury(ctx, before)
-			s.opt.Recorder.StoreCall(CallBury, time.Since(began), gone)
+			err = s.bounded(func(ctx context.Context) error { return s.opt.Store.Bury(ctx, before) })
+			s.opt.Recorder.StoreCall(CallBury, time.Since(began), err)
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if g.busy = false; heard == nil {
-			g.saidUpto = max(g.saidUpto, upto)
+		g.busy = false
+		for o, n := range todo {
+			g.said[o] = max(g.said[o], n)
 		}
-		if gone == nil {
+		if err == nil {
 			g.buried = max(g.buried, before)
 		}
 	})

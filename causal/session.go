@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/freshet-cache/freshet/causal/mesh"
+	"github.com/freshet-cache/freshet/causal/wire"
 	"github.com/freshet-cache/freshet/codec"
 )
 
@@ -60,7 +61,7 @@ func (sp *Space[V]) Resume(token string) (*Session[V], error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := mesh.Resume(b)
+	m, err := wire.Resume(b)
 	if err != nil {
 		return nil, fmt.Errorf("%w (%w)", ErrToken, err)
 	}
@@ -71,8 +72,8 @@ func (sp *Space[V]) Resume(token string) (*Session[V], error) {
 // goes into a header or a message. It is ErrCarriesTooMuch if it would be longer than any
 // server takes.
 func (s *Session[V]) Token() (string, error) {
-	b := s.m.Token(s.sp.opt.MaxToken)
-	if len(b) > mesh.MaxToken {
+	b := wire.Token(s.m, s.sp.opt.MaxToken)
+	if len(b) > wire.MaxToken {
 		return "", fmt.Errorf("%w: %d bytes", ErrCarriesTooMuch, len(b))
 	}
 	return s.sp.sealer.seal(b), nil
@@ -92,7 +93,7 @@ type Item[V any] struct {
 
 // ask does one operation, and takes its answer.
 func (s *Session[V]) ask(ctx context.Context, in func(op mesh.Op) mesh.Input, keys ...string) ([]mesh.Item, error) {
-	if s.m.Bare() { // what is known by name only comes first
+	if len(s.m.Bare) > 0 { // what is known by name only comes first
 		r, err := s.sp.s.do(ctx, func(op mesh.Op) mesh.Input { return s.m.Recall(op) })
 		if err != nil {
 			return nil, err

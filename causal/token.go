@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/freshet-cache/freshet/causal/mesh"
+	"github.com/freshet-cache/freshet/causal/wire"
 )
 
 // Why a token was not taken. Nothing was done.
@@ -64,7 +64,7 @@ func (s sealer) seal(payload []byte) string {
 }
 
 func (s sealer) open(token string) ([]byte, error) {
-	if len(token) > 2*mesh.MaxToken {
+	if len(token) > 2*wire.MaxToken {
 		return nil, fmt.Errorf("%w: it has %d bytes", ErrToken, len(token))
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(token)

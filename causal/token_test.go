@@ -93,8 +93,7 @@ func TestTokensStaySmall(t *testing.T) {
 		if _, _, err := s.Get(ctx, "k"); err != nil {
 			t.Fatal(err)
 		}
-		carried, bare := s.m.Carried()
-		return len(carried)+len(bare) == 0 && len(s.m.Deps().String()) > 10
+		return len(s.m.Carried)+len(s.m.Bare) == 0 && len(s.m.Deps.String()) > 10
 	})
 	token, err := s.Token()
 	if err != nil || len(token) >= 200 {
@@ -102,7 +101,7 @@ func TestTokensStaySmall(t *testing.T) {
 	}
 	for _, srv := range c.servers { // nothing becomes visible any more
 		srv.mu.Lock()
-		srv.ring.out, srv.ring.in = nil, nil
+		srv.ring = ring{}
 		srv.mu.Unlock()
 	}
 	for i := range 50 {

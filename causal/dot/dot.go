@@ -61,6 +61,14 @@ func NewFrontier(dots ...Dot) (f Frontier) {
 	return f
 }
 
+// All is the set of every dot of an origin up to a number.
+func All(o Origin, n uint64) (f Frontier) {
+	if n > 0 {
+		f.upto = []Dot{{o, n}}
+	}
+	return f
+}
+
 // Upto is the number up to which every dot of an origin is in the set.
 func (f Frontier) Upto(o Origin) uint64 {
 	for _, d := range f.upto {

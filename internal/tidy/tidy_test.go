@@ -80,7 +80,7 @@ var may = map[string][]string{
 	"linear/replica":         {"shard/lease"},
 	"shard/lease":            {},
 	"codec":                  {},
-	"causal":                 {"causal/mesh", "codec", "link", "store", "store/dotted"},
+	"causal":                 {"causal/dot", "causal/mesh", "causal/wire", "codec", "link", "store", "store/dotted"},
 	"linear":                 {"codec", "linear/clink", "linear/loan", "linear/replica", "shard", "shard/lease", "store"},
 	"linear/layered":         {"linear"},
 	"shard":                  {"shard/lease"},

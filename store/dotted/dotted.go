@@ -59,7 +59,8 @@ type Write struct {
 }
 
 // Row is what a store knows of one key at one instant. A deleted key has a stamp for
-// as long as the store remembers it; a key of which it knows nothing has none.
+// as long as the store remembers it. A key of which it knows nothing has one whose time
+// is that of the latest Bury, for it may have been deleted before, and nothing else.
 type Row struct {
 	Exists bool
 	Value  []byte // never modified after it was returned

@@ -27,7 +27,9 @@ type Dotted struct {
 	mu      sync.Mutex
 	rows    map[string]dotted.Row
 	journal map[dotted.Dot][]byte
+	largest uint64
 	lives   map[uint32]*life
+	buried  uint64
 	closed  bool
 }
 
@@ -75,7 +77,11 @@ func (s *Dotted) Load(ctx context.Context, keys ...string) (rows []dotted.Row, e
 	}
 	err = s.call(ctx, Call{OpLoad, keys[0]}, func() error {
 		for _, k := range keys {
-			rows = append(rows, s.rows[k])
+			r, ok := s.rows[k]
+			if !ok {
+				r.Stamp.Time = s.buried
+			}
+			rows = append(rows, r)
 		}
 		return nil
 	})
@@ -110,6 +116,7 @@ func (s *Dotted) Persist(ctx context.Context, w dotted.Write) error {
 			return nil
 		}
 		s.journal[w.Dot] = append([]byte{}, w.Body...)
+		s.largest = max(s.largest, w.Stamp.Time)
 		for _, m := range w.Muts {
 			if !s.rows[m.Key].Stamp.Less(w.Stamp) {
 				continue
@@ -174,9 +181,19 @@ func (s *Dotted) Forget(ctx context.Context, origin uint32, upto uint64) error {
 // Bury forgets deleted keys whose stamps have a smaller time.
 func (s *Dotted) Bury(ctx context.Context, before uint64) error {
 	return s.call(ctx, Call{OpForget, ""}, func() error {
+		s.buried = max(s.buried, before)
 		maps.DeleteFunc(s.rows, func(_ string, r dotted.Row) bool { return !r.Exists && r.Stamp.Time < before })
 		return nil
 	})
+}
+
+// Largest returns the largest time of a stamp that was ever persisted.
+func (s *Dotted) Largest(ctx context.Context) (time uint64, err error) {
+	err = s.call(ctx, Call{OpFetch, ""}, func() error {
+		time = s.largest
+		return nil
+	})
+	return time, err
 }
 
 // Fence ends an origin, also one that has not begun.

@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -23,8 +24,9 @@ type Dotted struct {
 	prefix  []byte
 	stripes [stripes]sync.RWMutex // a key is written behind its stripe until it is durable, and read behind it
 
-	mu    sync.Mutex // guards lives
-	lives map[uint32]*life
+	mu     sync.Mutex // guards lives
+	lives  map[uint32]*life
+	buried atomic.Uint64
 }
 
 // life is what is known of an origin. Persists hold it for reading.
@@ -33,6 +35,7 @@ type life struct {
 	begun   bool
 	fenced  bool
 	settled uint64
+	largest uint64 // time among what was let go
 }
 
 // Dotted returns the space of a name, which is made with its first row.
@@ -40,10 +43,18 @@ func (s *Store) Dotted(space string) (*Dotted, error) {
 	if space == "" || len(space) > 255 {
 		return nil, fmt.Errorf("pebble: a space has a name of 1 to 255 bytes, not %d", len(space))
 	}
-	return &Dotted{s: s, prefix: append([]byte{'c', byte(len(space))}, space...), lives: map[uint32]*life{}}, nil
+	d := &Dotted{s: s, prefix: append([]byte{'c', byte(len(space))}, space...), lives: map[uint32]*life{}}
+	b, err := d.read(d.key('b'))
+	if b != nil && err == nil && len(b) != 8 {
+		err = fmt.Errorf("%w: what space %s has buried cannot be read", ErrDamaged, space)
+	}
+	if b != nil && err == nil {
+		d.buried.Store(binary.BigEndian.Uint64(b))
+	}
+	return d, err
 }
 
-// Keys of a space: rows, tombstones by time, the journal, and origins.
+// Keys of a space: rows, tombstones by time, the journal, origins, and what was buried.
 func (d *Dotted) key(kind byte) []byte {
 	return append(slices.Clip(d.prefix), kind)
 }
@@ -61,11 +72,12 @@ func (d *Dotted) entryKey(o uint32, n uint64) []byte {
 func (d *Dotted) lifeKey(o uint32) []byte { return binary.BigEndian.AppendUint32(d.key('o'), o) }
 
 // The encoding of a row: a version byte, whether it exists, its stamp, its dot, its
-// value. That of an origin: a version byte, whether it is fenced, what it has let go.
+// value. That of an origin: a version byte, whether it is fenced, what it has let go, and
+// the largest time among that. An entry of the journal is its time, and what was given.
 const (
 	dottedEncoding = 1
 	dottedHeader   = 1 + 1 + 8 + 4 + 4 + 8
-	lifeBytes      = 1 + 1 + 8
+	lifeBytes      = 1 + 1 + 8 + 8
 )
 
 func appendDotted(b []byte, r dotted.Row) []byte {
@@ -104,10 +116,24 @@ func (d *Dotted) read(key []byte) ([]byte, error) {
 	return b, closer.Close()
 }
 
+var errEntry = fmt.Errorf("%w: an entry of a journal cannot be read", ErrDamaged)
+
+// entry looks an entry of the journal up; nil if it is not there.
+func (d *Dotted) entry(key []byte) (time uint64, body []byte, err error) {
+	b, err := d.read(key)
+	switch {
+	case b == nil || err != nil:
+		return 0, nil, err
+	case len(b) < 8:
+		return 0, nil, errEntry
+	}
+	return binary.BigEndian.Uint64(b), b[8:], nil
+}
+
 func (d *Dotted) row(key string) (dotted.Row, error) {
 	b, err := d.read(d.rowKey(key))
 	if b == nil || err != nil {
-		return dotted.Row{}, err
+		return dotted.Row{Stamp: dotted.Stamp{Time: d.buried.Load()}}, err
 	}
 	r, err := decodeDotted(b)
 	if err != nil {
@@ -167,7 +193,8 @@ func (d *Dotted) origin(o uint32) (*life, error) {
 	case b != nil && (len(b) != lifeBytes || b[0] != dottedEncoding || b[1] > 1):
 		return nil, fmt.Errorf("%w: what is known of origin %d cannot be read", ErrDamaged, o)
 	case b != nil:
-		l.begun, l.fenced, l.settled = true, b[1] == 1, binary.BigEndian.Uint64(b[2:])
+		l.begun, l.fenced = true, b[1] == 1
+		l.settled, l.largest = binary.BigEndian.Uint64(b[2:]), binary.BigEndian.Uint64(b[10:])
 	}
 	d.lives[o] = l
 	return l, nil
@@ -178,7 +205,7 @@ func (l *life) append(b []byte) []byte {
 	if l.fenced {
 		flag = 1
 	}
-	return binary.BigEndian.AppendUint64(append(b, dottedEncoding, flag), l.settled)
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(append(b, dottedEncoding, flag), l.settled), l.largest)
 }
 
 // change lets a call change what is known of an origin, when no Persist of it is under
@@ -194,7 +221,7 @@ func (d *Dotted) change(o uint32, durable bool, do func(l *life, batch *pebble.B
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	was := life{begun: l.begun, fenced: l.fenced, settled: l.settled}
+	was := life{begun: l.begun, fenced: l.fenced, settled: l.settled, largest: l.largest}
 	batch := d.s.db.NewBatch()
 	defer batch.Close()
 	if err = do(l, batch); err == nil {
@@ -208,7 +235,7 @@ func (d *Dotted) change(o uint32, durable bool, do func(l *life, batch *pebble.B
 		err = d.s.db.Apply(batch, pebble.NoSync)
 	}
 	if err != nil {
-		l.begun, l.fenced, l.settled = was.begun, was.fenced, was.settled
+		l.begun, l.fenced, l.settled, l.largest = was.begun, was.fenced, was.settled, was.largest
 	}
 	return err
 }
@@ -240,6 +267,11 @@ func (d *Dotted) Forget(_ context.Context, o uint32, upto uint64) error {
 			return dotted.ErrFenced
 		}
 		for n := l.settled + 1; n <= upto; n++ {
+			time, _, err := d.entry(d.entryKey(o, n))
+			if err != nil {
+				return err
+			}
+			l.largest = max(l.largest, time)
 			if err := batch.Delete(d.entryKey(o, n), nil); err != nil {
 				return err
 			}
@@ -279,12 +311,12 @@ func (d *Dotted) Persist(_ context.Context, w dotted.Write) error {
 	}
 	defer d.lock(keys, (*sync.RWMutex).Lock, (*sync.RWMutex).Unlock)()
 	entry := d.entryKey(w.Dot.Origin, w.Dot.N)
-	if b, err := d.read(entry); b != nil || err != nil {
+	if _, b, err := d.entry(entry); b != nil || err != nil {
 		return err
 	}
 	batch := d.s.db.NewBatch()
 	defer batch.Close()
-	if err := batch.Set(entry, w.Body, nil); err != nil {
+	if err := batch.Set(entry, append(binary.BigEndian.AppendUint64(nil, w.Stamp.Time), w.Body...), nil); err != nil {
 		return err
 	}
 	for _, m := range w.Muts {
@@ -298,7 +330,7 @@ func (d *Dotted) Persist(_ context.Context, w dotted.Write) error {
 // merge puts what a write leaves under a key into a batch, if it wins.
 func (d *Dotted) merge(batch *pebble.Batch, w dotted.Write, m dotted.Mutation) error {
 	old, err := d.row(m.Key)
-	if err != nil || !old.Stamp.Less(w.Stamp) {
+	if err != nil || (old.Exists || old.Dot != dotted.Dot{}) && !old.Stamp.Less(w.Stamp) {
 		return err
 	}
 	r := dotted.Row{Exists: !m.Delete, Stamp: w.Stamp, Dot: w.Dot}
@@ -317,7 +349,7 @@ func (d *Dotted) Fetch(_ context.Context, dots []dotted.Dot) (bodies [][]byte, e
 	}
 	defer d.s.life.RUnlock()
 	for _, dot := range dots {
-		b, err := d.read(d.entryKey(dot.Origin, dot.N))
+		_, b, err := d.entry(d.entryKey(dot.Origin, dot.N))
 		if err != nil {
 			return nil, err
 		}
@@ -350,8 +382,11 @@ func (d *Dotted) Journal(_ context.Context, o uint32, after uint64, limit int) (
 		return nil, 0, err
 	}
 	for ok := it.First(); ok && len(entries) < limit; ok = it.Next() {
-		k := it.Key()
-		entries = append(entries, dotted.Entry{N: binary.BigEndian.Uint64(k[len(k)-8:]), Body: append([]byte{}, it.Value()...)})
+		k, v := it.Key(), it.Value()
+		if len(v) < 8 {
+			return nil, 0, errors.Join(errEntry, it.Close())
+		}
+		entries = append(entries, dotted.Entry{N: binary.BigEndian.Uint64(k[len(k)-8:]), Body: append([]byte{}, v[8:]...)})
 	}
 	return entries, l.settled, errors.Join(it.Error(), it.Close())
 }
@@ -362,6 +397,11 @@ func (d *Dotted) Bury(ctx context.Context, before uint64) error {
 		return err
 	}
 	defer d.s.life.RUnlock()
+	for old := d.buried.Load(); old < before && !d.buried.CompareAndSwap(old, before); old = d.buried.Load() {
+	}
+	if err := d.s.db.Set(d.key('b'), binary.BigEndian.AppendUint64(nil, d.buried.Load()), pebble.NoSync); err != nil { // what follows is written behind it
+		return err
+	}
 	it, err := d.s.db.NewIter(&pebble.IterOptions{LowerBound: d.key('g'), UpperBound: d.graveKey(before, "")})
 	if err != nil {
 		return err
@@ -398,4 +438,31 @@ func (d *Dotted) bury(key string, before uint64, grave []byte) error {
 		}
 	}
 	return d.s.db.Apply(batch, pebble.NoSync)
+}
+
+// Largest returns the largest time of a stamp that was ever persisted. It looks at all
+// entries of the journal.
+func (d *Dotted) Largest(ctx context.Context) (largest uint64, err error) {
+	if err := d.s.begin(); err != nil {
+		return 0, err
+	}
+	defer d.s.life.RUnlock()
+	for _, kind := range []byte{'j', 'o'} {
+		it, err := d.s.db.NewIter(&pebble.IterOptions{LowerBound: d.key(kind), UpperBound: d.key(kind + 1)})
+		if err != nil {
+			return 0, err
+		}
+		for ok := it.First(); ok && ctx.Err() == nil; ok = it.Next() {
+			switch v := it.Value(); {
+			case kind == 'j' && len(v) >= 8:
+				largest = max(largest, binary.BigEndian.Uint64(v))
+			case kind == 'o' && len(v) == lifeBytes:
+				largest = max(largest, binary.BigEndian.Uint64(v[10:]))
+			}
+		}
+		if err := errors.Join(it.Error(), it.Close(), context.Cause(ctx)); err != nil {
+			return 0, err
+		}
+	}
+	return largest, nil
 }

@@ -39,13 +39,13 @@ func TestDottedIsDurable(t *testing.T) {
 	err := errors.Join(c.Begin(ctx, 3), c.Fence(ctx, 4),
 		c.Persist(ctx, dotted.Write{Dot: dotted.Dot{Origin: 3, N: 1}, Stamp: dotted.Stamp{Time: 7, Origin: 3}, Muts: []dotted.Mutation{{Key: "k", Value: []byte("v")}}, Body: []byte("a")}),
 		c.Persist(ctx, dotted.Write{Dot: dotted.Dot{Origin: 3, N: 2}, Stamp: dotted.Stamp{Time: 8, Origin: 3}, Body: []byte("b")}),
-		c.Forget(ctx, 3, 1), c.Persist(ctx, del), c.Close())
+		c.Forget(ctx, 3, 1), c.Bury(ctx, 5), c.Persist(ctx, del), c.Close())
 	if err != nil {
 		t.Fatal(err)
 	}
 	c = openDotted(t, dir, "feeds")
 	rows, err := c.Load(ctx, "k", "gone", "never")
-	if err != nil || string(rows[0].Value) != "v" || rows[0].Dot.N != 1 || rows[1].Exists || rows[1].Stamp != del.Stamp || rows[2].Stamp != (dotted.Stamp{}) {
+	if err != nil || string(rows[0].Value) != "v" || rows[0].Dot.N != 1 || rows[1].Exists || rows[1].Stamp != del.Stamp || rows[2].Stamp != (dotted.Stamp{Time: 5}) {
 		t.Errorf("%+v, %v", rows, err)
 	}
 	entries, settled, err := c.Journal(ctx, 3, 0, 10)

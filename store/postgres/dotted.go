@@ -28,7 +28,7 @@ type Dotted struct {
 	sql   dottedStatements
 }
 
-type dottedStatements struct{ load, persist, fetch, journal, begin, fence, forget, bury string }
+type dottedStatements struct{ load, persist, fetch, journal, begin, largest, fence, forget, raise, bury string }
 
 // Dotted returns the space of a name, which is made with its first row.
 func (s *Store) Dotted(space string) (*Dotted, error) {
@@ -37,7 +37,7 @@ func (s *Store) Dotted(space string) (*Dotted, error) {
 	}
 	fill := func(text string) string { return strings.ReplaceAll(text, "{{schema}}", s.schema) }
 	return &Dotted{s: s, space: space, sql: dottedStatements{
-		load: fill(`SELECT r.key IS NOT NULL, r.value, coalesce(r.time, 0), coalesce(r.stamper, 0), coalesce(r.origin, 0), coalesce(r.n, 0)
+		load: fill(`SELECT r.key IS NOT NULL, r.value, coalesce(r.time, (SELECT buried FROM {{schema}}.spaces WHERE space = $1), 0), coalesce(r.stamper, 0), coalesce(r.origin, 0), coalesce(r.n, 0)
 			FROM unnest($2::bytea[]) WITH ORDINALITY k(key, i) LEFT JOIN {{schema}}.dotted r ON r.space = $1 AND r.key = k.key ORDER BY k.i`),
 		persist: fill(`SELECT {{schema}}.persist($1, $2, $3, $4, $5, $6, $7, $8, $9)`),
 		fetch: fill(`SELECT j.body FROM unnest($2::bigint[], $3::bigint[]) WITH ORDINALITY d(origin, n, i)
@@ -45,9 +45,11 @@ func (s *Store) Dotted(space string) (*Dotted, error) {
 		journal: fill(`SELECT l.settled, j.n, j.body FROM {{schema}}.lives l LEFT JOIN LATERAL
 			(SELECT n, body FROM {{schema}}.journal WHERE space = $1 AND origin = $2 AND n > $3 ORDER BY n LIMIT $4) j ON true
 			WHERE l.space = $1 AND l.origin = $2 ORDER BY j.n`),
-		begin:  fill(`INSERT INTO {{schema}}.lives VALUES ($1, $2, false, 0) ON CONFLICT DO NOTHING`),
-		fence:  fill(`SELECT {{schema}}.fence($1, $2, $3)`),
-		forget: fill(`SELECT {{schema}}.let_go($1, $2, $3, $4)`),
+		begin:   fill(`INSERT INTO {{schema}}.lives VALUES ($1, $2, false, 0) ON CONFLICT DO NOTHING`),
+		largest: fill(`SELECT greatest(0, (SELECT max(time) FROM {{schema}}.lives WHERE space = $1), (SELECT max(time) FROM {{schema}}.journal WHERE space = $1))`),
+		fence:   fill(`SELECT {{schema}}.fence($1, $2, $3)`),
+		forget:  fill(`SELECT {{schema}}.let_go($1, $2, $3, $4)`),
+		raise:   fill(`INSERT INTO {{schema}}.spaces VALUES ($1, $2) ON CONFLICT (space) DO UPDATE SET buried = greatest(spaces.buried, EXCLUDED.buried)`),
 		bury: fill(`WITH old AS (DELETE FROM {{schema}}.dotted WHERE space = $1 AND key IN
 			(SELECT key FROM {{schema}}.dotted WHERE space = $1 AND value IS NULL AND time < $2 LIMIT $3 FOR UPDATE SKIP LOCKED)
 			RETURNING key) SELECT count(*) FROM old`),
@@ -198,6 +200,9 @@ func (d *Dotted) Forget(ctx context.Context, origin uint32, upto uint64) error {
 // Bury forgets deleted keys whose stamps have a smaller time. A row that somebody is
 // writing just then is left to the next time.
 func (d *Dotted) Bury(ctx context.Context, before uint64) error {
+	if _, err := d.s.pool.Exec(ctx, d.sql.raise, d.space, int64(before)); err != nil {
+		return d.s.failed("forgetting deleted keys", err)
+	}
 	for buried := sweepRows; buried == sweepRows; {
 		err := d.s.pool.QueryRow(ctx, d.sql.bury, d.space, int64(before), sweepRows).Scan(&buried)
 		if err != nil {
@@ -214,4 +219,14 @@ func (d *Dotted) Fence(ctx context.Context, origin uint32) error {
 		return d.s.failed("fencing an origin", err)
 	}
 	return nil
+}
+
+// Largest returns the largest time of a stamp that was ever persisted. It looks at all
+// entries of the journal.
+func (d *Dotted) Largest(ctx context.Context) (uint64, error) {
+	var time int64
+	if err := d.s.pool.QueryRow(ctx, d.sql.largest, d.space).Scan(&time); err != nil {
+		return 0, d.s.failed("looking for the largest time", err)
+	}
+	return uint64(time), nil
 }

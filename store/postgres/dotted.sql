@@ -7,13 +7,21 @@ CREATE TABLE {{schema}}.lives (
     origin  bigint NOT NULL,
     fenced  boolean NOT NULL,
     settled bigint NOT NULL,    -- let go up to here
+    time    bigint NOT NULL DEFAULT 0, -- the largest among that
     PRIMARY KEY (space, origin)
+);
+
+-- Tombstones with a smaller time were forgotten.
+CREATE TABLE {{schema}}.spaces (
+    space  text COLLATE "C" PRIMARY KEY,
+    buried bigint NOT NULL
 );
 
 CREATE TABLE {{schema}}.journal (
     space  text COLLATE "C" NOT NULL,
     origin bigint NOT NULL,
     n      bigint NOT NULL,
+    time   bigint NOT NULL,
     body   bytea NOT NULL,
     PRIMARY KEY (space, origin, n)
 );
@@ -50,7 +58,7 @@ BEGIN
     IF num <= known.settled THEN
         RETURN 0;
     END IF;
-    INSERT INTO {{schema}}.journal VALUES (sp, o, num, entry) ON CONFLICT DO NOTHING;
+    INSERT INTO {{schema}}.journal VALUES (sp, o, num, t, entry) ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
         RETURN 0;
     END IF;
@@ -75,7 +83,8 @@ END $$;
 CREATE FUNCTION {{schema}}.let_go(sp text, lock bigint, o bigint, upto bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(lock);
-    UPDATE {{schema}}.lives SET settled = greatest(settled, upto) WHERE space = sp AND origin = o;
+    UPDATE {{schema}}.lives l SET settled = greatest(settled, upto), time = greatest(time,
+        (SELECT max(j.time) FROM {{schema}}.journal j WHERE j.space = sp AND j.origin = o AND j.n <= upto)) WHERE space = sp AND origin = o;
     IF NOT FOUND THEN
         RETURN false;
     END IF;

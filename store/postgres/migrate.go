@@ -99,7 +99,7 @@ func (m Migration) run(ctx context.Context, tx pgx.Tx, schema string) error {
 		return nil
 	}
 	role := pgx.Identifier{m.Grant}.Sanitize()
-	for _, what := range []string{"USAGE ON SCHEMA %s", "SELECT, INSERT, UPDATE, DELETE ON %s.rows, %[1]s.guards, %[1]s.lives, %[1]s.journal, %[1]s.dotted", "SELECT, UPDATE ON %s.meta",
+	for _, what := range []string{"USAGE ON SCHEMA %s", "SELECT, INSERT, UPDATE, DELETE ON %s.rows, %[1]s.guards, %[1]s.lives, %[1]s.spaces, %[1]s.journal, %[1]s.dotted", "SELECT, UPDATE ON %s.meta",
 		"USAGE ON SEQUENCE %s.version", "EXECUTE ON ALL FUNCTIONS IN SCHEMA %s"} {
 		if _, err := tx.Exec(ctx, "GRANT "+fmt.Sprintf(what, schema)+" TO "+role); err != nil {
 			return err

@@ -25,6 +25,7 @@ type Dotted interface {
 	Forget(ctx context.Context, origin uint32, upto uint64) error
 	Bury(ctx context.Context, before uint64) error
 	Fence(ctx context.Context, origin uint32) error
+	Largest(ctx context.Context) (uint64, error)
 	Close() error
 }
 
@@ -58,6 +59,7 @@ var DottedChecks = []DottedCheck{
 	{"TheFenceHoldsForOrigins", fenceHoldsForOrigins},
 	{"LettingGoHolds", lettingGoHolds},
 	{"RowsOfOneInstant", rowsOfOneInstant},
+	{"TheLargestTimeIsKnown", largestTimeIsKnown},
 }
 
 // puts is a write of keys and values in turn; "-" deletes.
@@ -124,7 +126,8 @@ func deletedKeyHasAStamp(ctx context.Context, s Dotted) error {
 		stands(ctx, s, "k", "-", del.Dot, del.Stamp),
 		s.Bury(ctx, 20), stands(ctx, s, "k", "-", del.Dot, del.Stamp),
 		persistAll(ctx, s, puts(1, 3, 5, "alive", "v")),
-		s.Bury(ctx, 21), stands(ctx, s, "k", "-", dotted.Dot{}, dotted.Stamp{}),
+		s.Bury(ctx, 21), stands(ctx, s, "k", "-", dotted.Dot{}, dotted.Stamp{Time: 21}),
+		s.Bury(ctx, 7), stands(ctx, s, "never", "-", dotted.Dot{}, dotted.Stamp{Time: 21}),
 		stands(ctx, s, "alive", "v", dotted.Dot{Origin: 1, N: 3}, dotted.Stamp{Time: 5, Origin: 1}))
 }
 
@@ -185,7 +188,7 @@ func letGoStaysSo(ctx context.Context, s Dotted) error {
 	if got, err := s.Fetch(ctx, []dotted.Dot{w.Dot, after.Dot, del.Dot}); err != nil || len(got) > 0 {
 		return fmt.Errorf("what was let go is back: %q, %w", got, err)
 	}
-	return stands(ctx, s, "k", "-", dotted.Dot{}, dotted.Stamp{})
+	return stands(ctx, s, "k", "-", dotted.Dot{}, dotted.Stamp{Time: 13})
 }
 
 func originIsUsedOnce(ctx context.Context, s Dotted) error {
@@ -341,4 +344,19 @@ func rowsOfOneInstant(ctx context.Context, s Dotted) error {
 		return nil
 	})
 	return err
+}
+
+// The largest time is that of any write, whatever became of its row and its entry.
+func largestTimeIsKnown(ctx context.Context, s Dotted) error {
+	largest := func(want uint64) error {
+		if got, err := s.Largest(ctx); err != nil || got != want {
+			return fmt.Errorf("the largest time is %d, want %d: %w", got, want, err)
+		}
+		return nil
+	}
+	return errors.Join(largest(0), begin(ctx, s, 1, 2),
+		persistAll(ctx, s, puts(1, 1, 30, "k", "-"), puts(1, 2, 20), puts(2, 1, 10, "k", "v")), largest(30),
+		s.Forget(ctx, 1, 1), s.Bury(ctx, 40), largest(30),
+		s.Forget(ctx, 1, 2), s.Forget(ctx, 2, 1), largest(30),
+		persistAll(ctx, s, puts(2, 2, 50)), largest(50), s.Fence(ctx, 2), s.Forget(ctx, 2, 2), largest(50))
 }

@@ -1,0 +1,198 @@
+package causal
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/freshet-cache/freshet/check"
+	"github.com/freshet-cache/freshet/store/memory"
+)
+
+// A server joins, and answers from what the ring knows; one leaves without a word, and
+// what it had acknowledged is there.
+func TestJoinAndCrash(t *testing.T) {
+	c, ctx := gather(t, 2, memory.Options{}, nil), t.Context()
+	s := c.spaces[0].Begin()
+	for i := range 200 {
+		if err := s.Set(ctx, fmt.Sprint("k", i), fmt.Sprint("v", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.enter(func(v *View) { v.Ring, v.Newest = append(v.Ring, Member{3, "2"}), 3 })
+	c.start(t, true)
+	eventually(t, func() bool { return c.servers[2].Joined() })
+	at3 := roam(t, s, c.spaces[2])
+	for i := range 200 {
+		if v, _, err := at3.Get(ctx, fmt.Sprint("k", i)); err != nil || v != fmt.Sprint("v", i) {
+			t.Fatalf("k%d is %q at the server that joined, %v", i, v, err)
+		}
+	}
+	for i := range 200 { // the last of them are nowhere else
+		if err := at3.Set(ctx, fmt.Sprint("k", i), fmt.Sprint("w", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.servers[2].crash()
+	c.enter(func(v *View) { v.Ring, v.Lost = v.Ring[:2], []uint32{3} })
+	for i := range 200 {
+		at := roam(t, at3, c.spaces[i%2])
+		eventually(t, func() bool {
+			v, _, err := at.Get(ctx, fmt.Sprint("k", i))
+			if err != nil && !errors.Is(err, ErrBehind) {
+				t.Fatal(err)
+			}
+			return err == nil && v == fmt.Sprint("w", i)
+		})
+	}
+	if life := <-c.retired; life != 3 {
+		t.Errorf("life %d was retired", life)
+	}
+	c.enter(func(v *View) { v.Lost = nil })
+	for i := range 200 { // without a token too
+		if v, _, err := c.spaces[0].Begin().Get(ctx, fmt.Sprint("k", i)); err != nil || v != fmt.Sprint("w", i) {
+			t.Fatalf("k%d is %q after all, %v", i, v, err)
+		}
+	}
+}
+
+// crash ends a server without a word.
+func (s *Server) crash() {
+	s.mu.Lock()
+	s.closed = true
+	for op, ch := range s.waiting { // who waited hears that the connection is gone
+		delete(s.waiting, op)
+		ch <- answer{err: ErrClosed}
+	}
+	r := s.ring
+	s.ring = ring{}
+	s.mu.Unlock()
+	s.stop()
+	for _, c := range []*stream{r.out, r.in} {
+		if c != nil {
+			c.conn.Break()
+		}
+	}
+}
+
+// A ring whose servers are all gone begins anew, with what they had acknowledged.
+func TestAllRestart(t *testing.T) {
+	c, ctx := gather(t, 2, memory.Options{}, nil), t.Context()
+	s := c.spaces[0].Begin()
+	for i := range 50 {
+		if err := s.Set(ctx, "k", fmt.Sprint(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, srv := range c.servers {
+		srv.crash()
+	}
+	largest, err := c.store.Largest(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	settled := map[uint32]uint64{}
+	for o := range uint32(2) {
+		if _, settled[o+1], err = c.store.Journal(ctx, o+1, 0, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.change = func(o *Options) { o.Floor, o.Settled = largest, settled }
+	c.view = View{Number: 2, Ring: []Member{{3, "2"}}, Lost: []uint32{1, 2}, Newest: 3}
+	c.start(t, false)
+	at := roam(t, s, c.spaces[2])
+	eventually(t, func() bool {
+		v, _, err := at.Get(ctx, "k")
+		if err != nil && !errors.Is(err, ErrBehind) {
+			t.Fatal(err)
+		}
+		return v == "49"
+	})
+	if err := at.Set(ctx, "k", "50"); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := c.store.Load(ctx, "k")
+	if err != nil || string(rows[0].Value) != "50" {
+		t.Errorf("%+v, %v", rows, err)
+	}
+}
+
+// Servers join, crash and are taken for dead while workflows roam: what they see is
+// causally consistent, and nothing that was acknowledged is lost.
+func TestCausalWhileTheRingChanges(t *testing.T) {
+	c := gather(t, 3, memory.Options{}, nil)
+	h := &history{}
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	living := func() []int {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		var out []int
+		for _, m := range c.view.Ring {
+			out = append(out, int(m.Origin)-1)
+		}
+		return out
+	}
+	for i := range 6 {
+		cl := &client{h: h, c: c, r: rand.New(rand.NewPCG(uint64(i), 1)), name: fmt.Sprint("c", i), s: c.spaces[i%3].Begin(), at: living}
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					cl.act(t)
+				}
+			}
+		})
+	}
+	r := rand.New(rand.NewPCG(4, 4))
+	for range 12 {
+		n := len(h.now())
+		eventually(t, func() bool { return len(h.now()) > n+150 })
+		c.mu.Lock()
+		switch ring := c.view.Ring; {
+		case len(ring) < 3 || r.IntN(2) == 0 && len(ring) < 5:
+			at, o := r.IntN(len(ring)+1), uint32(len(c.servers)+1)
+			c.enter(func(v *View) { v.Ring, v.Newest = slices.Insert(v.Ring, at, Member{o, fmt.Sprint(o - 1)}), o })
+			c.mu.Unlock()
+			c.start(t, true)
+			continue
+		default:
+			at := r.IntN(len(ring))
+			gone := ring[at].Origin
+			if r.IntN(2) == 0 {
+				c.servers[gone-1].crash()
+			}
+			c.enter(func(v *View) { v.Ring, v.Lost = slices.Delete(v.Ring, at, at+1), append(v.Lost, gone) })
+		}
+		c.mu.Unlock()
+	}
+	close(stop)
+	wg.Wait()
+	v := check.Causal(h.acts)
+	if !v.OK {
+		t.Fatalf("%s\n%s", v.Reason, strings.Join(v.Witness, "\n"))
+	}
+	t.Logf("%d acts, %d lives, view %d", len(h.acts), len(c.servers), c.view.Number)
+	retired := map[uint32]bool{}
+	for deadline := time.After(30 * time.Second); len(retired) < len(c.view.Lost); {
+		select {
+		case life := <-c.retired:
+			retired[life] = true
+		case <-deadline:
+			t.Fatalf("of %v only %v were retired", c.view.Lost, retired)
+		}
+	}
+}
+
+func (h *history) now() []check.Act {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.acts
+}
