@@ -45,6 +45,10 @@ func (s *meshStorm) act(c *meshClient) {
 		s.branch(c)
 		return
 	}
+	if chance(r, s.cfg.Transact) {
+		s.transact(c)
+		return
+	}
 	switch n := r.IntN(100); {
 	case n < 40:
 		s.read(c, s.key(r))
@@ -146,6 +150,10 @@ func (s *meshStorm) replied(r mesh.Reply) {
 func (s *meshStorm) told(call *meshCall, r mesh.Reply) {
 	c := call.client
 	c.busy = false
+	if call.done != nil {
+		call.done(r)
+		return
+	}
 	switch r.Outcome {
 	case mesh.Done:
 	case mesh.Behind, mesh.Over: // another server will know; what was put may have happened
@@ -185,17 +193,22 @@ func (s *meshStorm) told(call *meshCall, r mesh.Reply) {
 	if len(call.keys) == 0 && len(c.session.Bare) > 0 {
 		s.fail(fmt.Errorf("%s is not told what it carries: %v", c.name, c.session))
 	}
-	a := check.Act{Session: c.name, After: after}
-	for i, k := range call.keys {
+	a := check.Act{Session: c.name, After: after, Reads: cells(call.keys, items)}
+	c.last = len(s.acts)
+	s.acts = append(s.acts, a)
+	s.think(c)
+}
+
+// cells are what was read, for the histories.
+func cells(keys []string, items []mesh.Item) (out []check.Cell) {
+	for i, k := range keys {
 		cell := check.Cell{Key: k, Gone: !items[i].Exists}
 		if items[i].Stamp.Origin != 0 { // else from outside, or from before
 			cell.Write = items[i].Stamp.String()
 		} else if items[i].Exists {
 			continue
 		}
-		a.Reads = append(a.Reads, cell)
+		out = append(out, cell)
 	}
-	c.last = len(s.acts)
-	s.acts = append(s.acts, a)
-	s.think(c)
+	return out
 }

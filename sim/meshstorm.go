@@ -20,7 +20,8 @@ type MeshConfig struct {
 	Crawl                         int // percent of messages between servers that take very long
 	Breaks, Evictions             int // how many
 	Lost                          int // percent of answers of the store
-	Roam, Branch, Strip           int // percent of calls
+	Roam, Branch, Strip, Transact int // percent of calls
+	Versions                      int // of a server
 	Outside                       bool
 	Crashes, Suspects, Joins      int // how many
 }
@@ -39,6 +40,7 @@ func NewMeshConfig(seed uint64) MeshConfig {
 	if r.IntN(2) == 0 {
 		cfg.Crashes, cfg.Suspects, cfg.Joins = r.IntN(4), r.IntN(3), r.IntN(4)
 	}
+	cfg.Versions, cfg.Transact = pick(1, 2, 4), pick(0, 10, 40)
 	cfg.Beat = (cfg.Delay + cfg.Disk) * lease.Tick(pick(1, 4, 20))
 	return cfg
 }
@@ -101,6 +103,7 @@ type meshCall struct {
 	keys   []string
 	muts   []mesh.Mut
 	retry  func()
+	done   func(mesh.Reply) // of a transaction
 }
 
 // RunMesh runs a storm to its end, and on until everything has settled.
@@ -135,7 +138,7 @@ func (s *meshStorm) begin() {
 	for _, o := range s.view.Ring {
 		n := &meshNode{origin: o}
 		s.nodes = append(s.nodes, n)
-		n.m = mesh.New(mesh.Options{Self: o, View: s.view, Floor: floor, Window: s.cfg.Window, Keys: s.cfg.Capacity})
+		n.m = mesh.New(mesh.Options{Self: o, View: s.view, Floor: floor, Window: s.cfg.Window, Keys: s.cfg.Capacity, Versions: s.cfg.Versions})
 	}
 	for _, n := range s.nodes {
 		s.enter(n)
@@ -216,7 +219,7 @@ func (s *meshStorm) checkRing() {
 
 var meshEvents = [mesh.EventKinds]string{mesh.Hit: "a hit", mesh.Missed: "a miss", mesh.CarriedMiss: "a miss is carried", mesh.Journaled: "the journal is asked",
 	mesh.Injected: "a write goes round for another", mesh.Retried: "a persist is tried again", mesh.Voided: "a write is void", mesh.Throttled: "a caller is throttled",
-	mesh.FellBehind: "a server is behind", mesh.StaleMessage: "a message is stale", mesh.Resent: "a write is sent again"}
+	mesh.FellBehind: "a server is behind", mesh.StaleMessage: "a message is stale", mesh.Resent: "a write is sent again", mesh.Extended: "a snapshot moves", mesh.Aborted: "a transaction is aborted"}
 
 // RareMesh lists what every campaign must have seen at least once.
 func RareMesh() (out []string) {
@@ -226,7 +229,7 @@ func RareMesh() (out []string) {
 		}
 	}
 	return append(out, "tombstones are buried", "a fork", "a join", "a client crashes", "a token is short", "a persist arrives late", "a load fails", "a connection breaks",
-		"a server crashes", "a server is suspected", "a server joins", "a life is retired", "a journal is recovered", "a snapshot comes too late")
+		"a server crashes", "a server is suspected", "a server joins", "a life is retired", "a journal is recovered", "a snapshot comes too late", "a transaction commits", "a transaction branches")
 }
 
 func (s *meshStorm) sometimes(what string) { s.res.Sometimes[what]++ }
@@ -359,13 +362,13 @@ func (s *meshStorm) rested() bool {
 
 // wrote puts a write into the histories, once: a client may be gone before it learns of
 // its own.
-func (s *meshStorm) wrote(w *mesh.Write, after []int, session string) bool {
+func (s *meshStorm) wrote(w *mesh.Write, after []int, session string, reads ...check.Cell) bool {
 	name := w.Dot.String()
 	if s.acted[name] {
 		return false
 	}
 	s.acted[name] = true
-	a := check.Act{Session: session, After: after}
+	a := check.Act{Session: session, After: after, Reads: reads}
 	for _, m := range w.Muts {
 		a.Writes = append(a.Writes, check.Cell{Key: m.Key, Write: w.Stamp.String(), Gone: m.Delete})
 	}

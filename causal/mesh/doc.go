@@ -71,6 +71,16 @@
 //	V5  What is retired counts as shown, and is left out of every set: every member has
 //	    shown it, and who is none answers nobody by then.
 //
+// Transactions:
+//
+//	T1  A transaction reads from one snapshot, fixed where it begins: what is visible there,
+//	    under what its session carries. It is the same set of writes at every server.
+//	T2  A key's versions are complete above their base: nothing is added below it, and who
+//	    needs what was there is told so.
+//	T3  A snapshot moves to what is visible now only if nothing that was read has changed.
+//	T4  And only while no branch reads elsewhere.
+//	T5  What a transaction writes is one write with one dot.
+//
 // Sessions:
 //
 //	M18 A session lets go of what has become visible before it lays what it carries over

@@ -8,7 +8,10 @@ type key struct {
 	used     bool // since the hand of the dial passed
 	pins     int  // operations that wait and want it (M11)
 	load     *load
-	slot     int // in the dial
+	slot     int       // in the dial
+	dot      Dot       // of Item
+	older    []version // larger stamps first
+	base     Stamp     // every visible write above it is among the versions
 }
 
 // integrate shows everything in deps. Sessions and writes name causes that are
@@ -44,25 +47,31 @@ func (s *Server) place(w *Write) {
 		if m.Delete {
 			s.dead = max(s.dead, w.Stamp.Time)
 		}
-		s.install(m, w.Stamp)
+		s.install(m, w)
 	}
 }
 
 // install lets a write that has become visible compete for its key.
-func (s *Server) install(m Mut, stamp Stamp) {
-	k := s.cache[m.Key]
+func (s *Server) install(m Mut, w *Write) {
+	k, stamp, it := s.cache[m.Key], w.Stamp, Item{!m.Delete, m.Value, w.Stamp}
 	switch {
 	case k == nil && !s.floor.Less(stamp): // M10: something newer may have been here, and the store has it
 		return
 	case k == nil:
 		k = s.enlist(m.Key)
 		k.complete = true
+		k.restart(it, w.Dot)
 	case stamp.Less(k.Stamp): // M9
+		s.retain(k, version{it, w.Dot})
 		return
-	case s.floor.Less(stamp): // M10: nothing newer was here
-		k.complete = true
+	case k.complete:
+		was := version{k.Item, k.dot}
+		k.Item, k.dot = it, w.Dot
+		s.retain(k, was)
+	default:
+		k.restart(it, w.Dot)
+		k.complete = s.floor.Less(stamp) // M10: nothing newer was here
 	}
-	k.Item = Item{!m.Delete, m.Value, stamp}
 	s.shrink()
 }
 

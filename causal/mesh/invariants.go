@@ -72,7 +72,7 @@ func CheckRing(members []*Server, others ...*Server) {
 func (s *Server) Shows(d Dot) bool { return s.shows(d) }
 
 // View is the ring that the server is in.
-func (s *Server) View() View { return s.view }
+func (s *Server) View() View { return *s.view }
 
 // Visible is every write that has been shown here and is not retired.
 func (s *Server) Visible() Frontier { return s.visible.share() }

@@ -7,7 +7,8 @@ type wait struct {
 	op     Op
 	keys   []string
 	many   bool
-	loads  int      // it waits for
+	loads  int // it waits for
+	look   *Look
 	extras []*Write // newer than what is visible, to be carried (M12)
 }
 
@@ -200,7 +201,7 @@ func (s *Server) settle(l *load, out []Output) []Output {
 		k.load = nil
 		if l.row.Dot == (Dot{}) || s.shows(l.row.Dot) { // M12: else the key stays as it is
 			if !l.row.Stamp.Less(k.Stamp) { // M11: a late answer does not beat what came meanwhile
-				k.Item = l.row.Item
+				k.restart(l.row.Item, l.row.Dot)
 			}
 			k.complete = true
 		}
@@ -217,25 +218,40 @@ func (s *Server) settle(l *load, out []Output) []Output {
 // finish answers an operation: the newest of what is visible and what it carries
 // away, all as of this step.
 func (s *Server) finish(w *wait, out []Output) []Output {
-	extras := slices.DeleteFunc(w.extras, func(x *Write) bool { return s.shows(x.Dot) })
-	slices.SortFunc(extras, byStamp) // a stamp exceeds those of its causes
-	extras = slices.CompactFunc(extras, func(a, b *Write) bool { return a.Dot == b.Dot })
+	if w.look != nil {
+		return s.looked(w, out)
+	}
+	extras := s.extras(w)
 	for _, x := range extras {
 		out = s.inject(x, out)
 	}
 	items := make([]Item, len(w.keys))
 	for i, name := range w.keys {
 		items[i] = overlay(s.cache[name].Item, name, extras)
-		s.unpin(name)
 	}
-	s.shrink()
 	r := Reply{Op: w.op, Carried: extras}
 	if w.many {
-		r.Items = items
+		r.Items, r.At = items, Snap{s.visible.share(), s.view}
 	} else if len(items) > 0 {
 		r.Item = items[0]
 	}
-	return s.answer(r, out)
+	return s.letGo(w, s.answer(r, out))
+}
+
+// extras are what an operation carries away, causes first.
+func (s *Server) extras(w *wait) []*Write {
+	extras := slices.DeleteFunc(w.extras, func(x *Write) bool { return s.shows(x.Dot) })
+	slices.SortFunc(extras, byStamp) // a stamp exceeds those of its causes
+	return slices.CompactFunc(extras, func(a, b *Write) bool { return a.Dot == b.Dot })
+}
+
+// letGo unpins what an operation has waited for.
+func (s *Server) letGo(w *wait, out []Output) []Output {
+	for _, name := range w.keys {
+		s.unpin(name)
+	}
+	s.shrink()
+	return out
 }
 
 // give ends a load that came to nothing, and whoever waited for it.

@@ -19,6 +19,8 @@ type Options struct {
 	// Window bounds the writes of this life that are not known to be stable; with it
 	// every log and I-cache of the ring is bounded. Default 4096.
 	Window int
+	// Versions is how many values of a key are kept for transactions. Default 1.
+	Versions int
 	// Keys bounds the C-cache. Default 1 << 20.
 	Keys int
 	// Loads bounds the requests to the store that readers wait for. Default 4096.
@@ -28,7 +30,7 @@ type Options struct {
 // Server is one cache server. It is not safe for concurrent use.
 type Server struct {
 	opt    Options
-	view   View
+	view   *View  // does not change: snapshots name it
 	next   Origin // the successor
 	back   Origin // the predecessor
 	up     bool   // the successor has greeted, so what is passed on reaches it
@@ -85,7 +87,7 @@ func (s *Server) enter(v View) {
 		panic("mesh: a server is not in its view")
 	}
 	n := len(v.Ring)
-	s.view, s.up, s.circling = v, false, 0
+	s.view, s.up, s.circling = &v, false, 0
 	s.salvaging, s.salvaged = false, nil
 	s.next, s.back = v.Ring[(i+1)%n], v.Ring[(i+n-1)%n]
 }
@@ -98,6 +100,8 @@ func (s *Server) Step(now uint64, in Input, out []Output) []Output {
 		return s.read(in, out)
 	case ReadMany:
 		return s.readMany(in, out)
+	case Look:
+		return s.look(in, out)
 	case Put:
 		return s.put(now, in, out)
 	case Recall:

@@ -95,6 +95,7 @@ const (
 	Busy             // it did not happen: too much is under way; try later
 	Behind           // it did not happen: the session knows of what this server does not
 	Failed           // a read got no answer of the store
+	Stale            // a transaction's snapshot is not to be had any more: begin again
 	Rejected         // it did not and will not: the store refused the write
 	Over             // this life is over; a Put may have happened, and is recovered then
 )
@@ -305,6 +306,7 @@ type Reply struct {
 	Visible Frontier // what is visible here; contains the Deps of the operation
 	Carried []*Write // what the session must carry from here on, causes first
 	Write   *Write   // what a Put became
+	At      Snap     // of a ReadMany and a Look: what the items are of
 }
 
 // Event reports something that metrics count; it asks for nothing.
@@ -326,6 +328,8 @@ const (
 	FellBehind                    // a session knew of what was not received here
 	StaleMessage                  // of another view
 	Resent                        // after a connection was opened
+	Extended                      // a transaction's snapshot moved (T3)
+	Aborted                       // or could not
 	EventKinds
 )
 

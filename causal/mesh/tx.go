@@ -1,0 +1,222 @@
+package mesh
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Snap is what a transaction reads from: one causal cut, the same at every server.
+type Snap struct {
+	Set  Frontier
+	View *View // it was fixed in; what was retired by then belongs to it
+}
+
+// has reports whether a write belongs to a snapshot.
+func (p Snap) has(d Dot) bool {
+	return d != Dot{} && (p.Set.Covers(d) || d.Origin <= p.View.Newest && !slices.Contains(p.View.Ring, d.Origin) && !slices.Contains(p.View.Lost, d.Origin))
+}
+
+// Seen is what a transaction has read of a key.
+type Seen struct {
+	Key   string
+	Stamp Stamp
+}
+
+// Look: a transaction wants several keys as of its snapshot. If they are not to be had any
+// more, and Seen may be looked at again, it wants all of them as of now.
+type Look struct {
+	Op     Op
+	Keys   []string
+	At     Snap
+	Extend bool // no branch of the transaction reads elsewhere (T4)
+	Seen   []Seen
+}
+
+func (Look) input() {}
+
+// version is a former value of a key.
+type version struct {
+	Item
+	dot Dot
+}
+
+// look answers from the versions of keys (T1, T2).
+func (s *Server) look(in Look, out []Output) []Output {
+	if why := s.admits(in.At.Set); why != Done {
+		return s.refuse(in.Op, why, out)
+	}
+	s.integrate(in.At.Set)
+	return s.await(&wait{op: in.Op, keys: in.Keys, many: true, look: &in}, out)
+}
+
+// pick is a key's value in a snapshot, if it is still known.
+func (s *Server) pick(k *key, at Snap) (Item, bool) {
+	switch {
+	case !k.complete:
+		return Item{}, false
+	case at.Set.Equal(s.visible.Frontier), at.has(k.dot), k.dot == Dot{} && (k.Exists || k.Stamp == Stamp{}):
+		return k.Item, true
+	}
+	for _, v := range k.older {
+		if at.has(v.dot) || v.Stamp == (Stamp{}) {
+			return v.Item, true
+		}
+	}
+	return Item{}, false
+}
+
+// looked ends a Look whose keys have been asked for. What is not to be had at the snapshot
+// may be had now, if nothing that was read has changed since: then the snapshot moves (T3).
+func (s *Server) looked(w *wait, out []Output) []Output {
+	in, items := w.look, make([]Item, 0, len(w.look.Keys))
+	for _, name := range in.Keys {
+		if it, ok := s.pick(s.cache[name], in.At); ok {
+			items = append(items, it)
+		}
+	}
+	again := len(w.keys) > len(in.Keys) || len(in.Seen) == 0
+	switch {
+	case len(items) == len(in.Keys):
+		out = s.answer(Reply{Op: w.op, Items: items, At: in.At}, out)
+	case !in.Extend:
+		out = append(out, Event{Aborted}, Reply{Op: w.op, Outcome: Stale})
+	case !again:
+		next := &wait{op: w.op, keys: slices.Clone(in.Keys), many: true, look: in}
+		for _, seen := range in.Seen {
+			next.keys = append(next.keys, seen.Key)
+		}
+		out = s.await(next, out)
+	default:
+		extras := s.extras(w)
+		for _, seen := range in.Seen {
+			if seen.Stamp.Less(overlay(s.cache[seen.Key].Item, seen.Key, extras).Stamp) {
+				return s.letGo(w, append(out, Event{Aborted}, Reply{Op: w.op, Outcome: Stale}))
+			}
+		}
+		for _, x := range extras {
+			out = s.inject(x, out)
+		}
+		for _, name := range in.Keys {
+			items = append(items, overlay(s.cache[name].Item, name, extras))
+		}
+		r := Reply{Op: w.op, Items: items[len(items)-len(in.Keys):], Carried: extras, At: Snap{s.visible.share(), s.view}}
+		out = s.answer(r, append(out, Event{Extended}))
+	}
+	return s.letGo(w, out)
+}
+
+// retain keeps a former value of a key, among those above its base: below it some are not
+// known, and one more would pass for the newest of a snapshot that it is not (T2).
+func (s *Server) retain(k *key, v version) {
+	if s.opt.Versions < 2 || !k.complete || v.Stamp.Less(k.base) {
+		return
+	}
+	i := slices.IndexFunc(k.older, func(o version) bool { return o.Stamp.Less(v.Stamp) })
+	if i < 0 {
+		i = len(k.older)
+	}
+	k.older = slices.Insert(k.older, i, v)
+	if len(k.older) >= s.opt.Versions {
+		k.older = k.older[:s.opt.Versions-1]
+		k.base = k.older[len(k.older)-1].Stamp
+	}
+}
+
+// restart begins a key's versions anew.
+func (k *key) restart(it Item, d Dot) {
+	k.Item, k.dot, k.base, k.older = it, d, it.Stamp, nil
+}
+
+// Tx is a transaction, or a branch of one: it travels with its workflow. Begin comes first.
+type Tx struct {
+	Session
+	at     Snap
+	seen   []Seen // sorted
+	buffer []Mut
+	open   int  // branches that have not come back
+	branch bool // it is one
+}
+
+// Begin fixes the snapshot; Began takes the answer.
+func (t *Tx) Begin(op Op) ReadMany { return t.ReadMany(op) }
+
+// Began takes the answer to Begin, and reports whether there is one.
+func (t *Tx) Began(r Reply) bool {
+	if r.Outcome == Done {
+		t.carried(r)
+		t.at = r.At
+	}
+	return r.Outcome == Done
+}
+
+// carried takes what a snapshot brings with it: Deps is the snapshot's set, not what any
+// server has shown since.
+func (t *Tx) carried(r Reply) {
+	t.Deps = t.Deps.Union(r.At.Set)
+	t.carry(r.Carried...)
+}
+
+// Look asks for several keys. Nothing may be bare.
+func (t *Tx) Look(op Op, keys ...string) Look {
+	return Look{op, keys, t.at, t.open == 0 && !t.branch, t.seen}
+}
+
+// Looked takes the answer to a Look: what the transaction sees of its keys. If it is Stale
+// the workflow begins again.
+func (t *Tx) Looked(r Reply, keys ...string) ([]Item, Outcome) {
+	if r.Outcome != Done {
+		return nil, r.Outcome
+	}
+	t.at = r.At
+	t.carried(r)
+	items := make([]Item, len(keys))
+	for i, name := range keys {
+		it := overlay(r.Items[i], name, t.Carried)
+		t.Time = max(t.Time, it.Stamp.Time) // M1
+		t.saw(Seen{name, it.Stamp})
+		for _, m := range t.buffer {
+			if m.Key == name { // the last one counts
+				it = Item{Exists: !m.Delete, Value: m.Value, Stamp: it.Stamp}
+			}
+		}
+		items[i] = it
+	}
+	return items, Done
+}
+
+// saw remembers what was read of a key first.
+func (t *Tx) saw(n Seen) {
+	if j, ok := slices.BinarySearchFunc(t.seen, n.Key, func(s Seen, key string) int { return cmp.Compare(s.Key, key) }); !ok {
+		t.seen = slices.Insert(slices.Clone(t.seen), j, n)
+	}
+}
+
+// Set buffers a write until Commit.
+func (t *Tx) Set(m Mut) {
+	t.buffer = slices.DeleteFunc(slices.Clone(t.buffer), func(o Mut) bool { return o.Key == m.Key })
+	t.buffer = append(t.buffer, m)
+}
+
+// Commit asks to write everything at once, as one write with one dot (T5). A branch does
+// not commit; and none may be open.
+func (t *Tx) Commit(op Op) Put { return t.Put(op, t.buffer...) }
+
+// Fork is a branch that reads from the same snapshot; no snapshot moves until it is joined.
+func (t *Tx) Fork() *Tx {
+	t.open++
+	f := *t
+	f.open, f.branch = 0, true
+	return &f
+}
+
+// Join takes back a branch, with what it has read and buffered.
+func (t *Tx) Join(f *Tx) {
+	t.open--
+	t.Session.Join(&f.Session)
+	for _, s := range f.seen {
+		t.saw(s)
+	}
+	for _, m := range f.buffer {
+		t.Set(m)
+	}
+}

@@ -1,0 +1,139 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/freshet-cache/freshet/causal/mesh"
+	"github.com/freshet-cache/freshet/check"
+)
+
+// transaction is a workflow that reads and writes as one, wherever it goes. In the
+// histories it is one act: one cut read, one batch written.
+type transaction struct {
+	s      *meshStorm
+	client *meshClient
+	tx     *mesh.Tx
+	branch *mesh.Tx // while it is open
+	steps  int      // to go
+	reads  []check.Cell
+	wrote  []string // keys that are buffered
+}
+
+func (s *meshStorm) transact(c *meshClient) {
+	x := &transaction{s: s, client: c, tx: &mesh.Tx{Session: *c.session}, steps: 1 + s.rng("transactions").IntN(6)}
+	x.call(func(op mesh.Op) mesh.Input { return x.tx.Begin(op) }, func(r mesh.Reply) {
+		if x.tx.Began(r) {
+			x.next()
+		} else {
+			x.abort()
+		}
+	})
+}
+
+// call asks a server, perhaps another each time.
+func (x *transaction) call(in func(mesh.Op) mesh.Input, done func(mesh.Reply)) {
+	s, c := x.s, x.client
+	if s.calm {
+		x.abort()
+		return
+	}
+	for c.at == nil || c.at.down || c.at.m == nil || chance(s.rng("transactions"), s.cfg.Roam/2) {
+		c.at = s.nodes[s.rng("transactions").IntN(len(s.nodes))]
+	}
+	s.call(c, &meshCall{done: done}, in)
+}
+
+// abort ends it. What it has read was a cut all the same.
+func (x *transaction) abort() {
+	x.s.acts = append(x.s.acts, check.Act{Session: x.client.name + " aborted", After: x.after(), Reads: x.reads})
+	x.client.busy = false
+	if x.client.at != nil && !slices.Contains(x.s.view.Ring, x.client.at.origin) {
+		x.client.at = nil
+	}
+	x.s.think(x.client)
+}
+
+func (x *transaction) after() []int {
+	if x.client.last < 0 {
+		return nil
+	}
+	return []int{x.client.last}
+}
+
+// next is the next step: a read, a write into the buffer, a branch that opens or closes,
+// and at last the commit.
+func (x *transaction) next() {
+	s, r := x.s, x.s.rng("transactions")
+	tx := x.tx
+	if x.branch != nil && r.IntN(2) == 0 {
+		tx = x.branch
+	}
+	switch x.steps--; {
+	case x.steps < 0:
+		x.commit()
+		return
+	case r.IntN(4) == 0:
+		k := s.key(r)
+		tx.Set(mesh.Mut{Key: k, Value: fmt.Appendf(nil, "t%d.%d", s.ops, x.steps), Delete: r.IntN(8) == 0})
+		x.wrote = append(x.wrote, k)
+		x.next()
+		return
+	case x.branch == nil && r.IntN(5) == 0:
+		s.sometimes("a transaction branches")
+		x.branch = x.tx.Fork()
+	case x.branch != nil && r.IntN(3) == 0:
+		x.tx.Join(x.branch)
+		x.branch, tx = nil, x.tx
+	}
+	keys := []string{s.key(r)}
+	if r.IntN(3) == 0 {
+		keys = append(keys, s.key(r))
+	}
+	x.call(func(op mesh.Op) mesh.Input { return tx.Look(op, keys...) }, func(reply mesh.Reply) {
+		items, outcome := tx.Looked(reply, keys...)
+		if outcome != mesh.Done {
+			x.abort()
+			return
+		}
+		for i, k := range keys {
+			if !slices.Contains(x.wrote, k) {
+				x.reads = append(x.reads, cells([]string{k}, items[i:i+1])...)
+			}
+		}
+		x.next()
+	})
+}
+
+func (x *transaction) commit() {
+	if x.branch != nil {
+		x.tx.Join(x.branch)
+	}
+	if len(x.wrote) == 0 {
+		x.ended(check.Act{Session: x.client.name, After: x.after(), Reads: x.reads})
+		return
+	}
+	x.call(func(op mesh.Op) mesh.Input { return x.tx.Commit(op) }, func(r mesh.Reply) {
+		if r.Outcome != mesh.Done {
+			x.abort()
+			return
+		}
+		x.s.sometimes("a transaction commits")
+		x.tx.Took(r)
+		if x.s.wrote(r.Write, x.after(), x.client.name, x.reads...) {
+			x.client.last = len(x.s.acts) - 1
+		}
+		*x.client.session = x.tx.Session
+		x.client.busy = false
+		x.s.think(x.client)
+	})
+}
+
+// ended is for a transaction that only reads.
+func (x *transaction) ended(a check.Act) {
+	x.client.last = len(x.s.acts)
+	x.s.acts = append(x.s.acts, a)
+	*x.client.session = x.tx.Session
+	x.client.busy = false
+	x.s.think(x.client)
+}
