@@ -25,23 +25,32 @@ type SpaceOptions[V any] struct {
 	MaxToken int
 }
 
+// Servers is where a Space finds its server: a Server itself, or a Ring.
+type Servers interface {
+	Server() (*Server, error)
+}
+
+// Server implements Servers.
+func (s *Server) Server() (*Server, error) { return s, nil }
+
 // Space is the typed keys that sessions read and write through one server. It is safe for
 // concurrent use.
 type Space[V any] struct {
-	s      *Server
+	at     Servers
 	opt    SpaceOptions[V]
 	sealer sealer
 }
 
-// NewSpace returns a space at a server. Closing it is the server's affair.
-func NewSpace[V any](s *Server, opt SpaceOptions[V]) (*Space[V], error) {
+// NewSpace returns a space at a server, or at that of a ring, whose closing is not its
+// affair.
+func NewSpace[V any](at Servers, opt SpaceOptions[V]) (*Space[V], error) {
 	if opt.Codec == nil {
 		return nil, errors.New("causal: SpaceOptions.Codec is nil; use codec.Bytes, codec.String or codec.JSON")
 	}
 	if opt.MaxToken <= 0 {
 		opt.MaxToken = 2 << 10
 	}
-	return &Space[V]{s: s, opt: opt, sealer: newSealer(opt.Name, opt.Key)}, nil
+	return &Space[V]{at: at, opt: opt, sealer: newSealer(opt.Name, opt.Key)}, nil
 }
 
 // Session is a workflow's context: what it has seen and written. A session is not safe
@@ -93,14 +102,18 @@ type Item[V any] struct {
 
 // ask does one operation, and takes its answer.
 func (s *Session[V]) ask(ctx context.Context, in func(op mesh.Op) mesh.Input, keys ...string) ([]mesh.Item, error) {
+	server, err := s.sp.at.Server()
+	if err != nil {
+		return nil, err
+	}
 	if len(s.m.Bare) > 0 { // what is known by name only comes first
-		r, err := s.sp.s.do(ctx, func(op mesh.Op) mesh.Input { return s.m.Recall(op) })
+		r, err := server.do(ctx, func(op mesh.Op) mesh.Input { return s.m.Recall(op) })
 		if err != nil {
 			return nil, err
 		}
 		s.m.Took(r)
 	}
-	r, err := s.sp.s.do(ctx, in)
+	r, err := server.do(ctx, in)
 	if err != nil {
 		return nil, err
 	}

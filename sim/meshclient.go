@@ -36,13 +36,13 @@ func (s *meshStorm) act(c *meshClient) {
 		s.fail(err)
 		c.session = session
 	}
+	if chance(r, s.cfg.Branch) {
+		s.branch(c)
+		return
+	}
 	if len(c.session.Bare) > 0 {
 		s.sometimes("a token is short")
 		s.call(c, &meshCall{}, func(op mesh.Op) mesh.Input { return c.session.Recall(op) })
-		return
-	}
-	if chance(r, s.cfg.Branch) {
-		s.branch(c)
 		return
 	}
 	if chance(r, s.cfg.Transact) {

@@ -94,11 +94,15 @@ func (s *Server) recall(in Recall, out []Output) []Output {
 	if why := s.admits(in.Deps); why != Done {
 		return s.refuse(in.Op, why, out)
 	}
-	if len(s.loads) >= s.opt.Loads {
+	switch {
+	case !s.follows(in.Carried):
+		return s.refuse(in.Op, Behind, out)
+	case len(s.loads) >= s.opt.Loads:
 		return s.refuse(in.Op, Busy, out)
 	}
 	s.integrate(in.Deps)
-	return s.resolve(&load{dots: in.Dots, waits: []*wait{{op: in.Op, loads: 1}}}, out)
+	// M4: what is recalled may depend on what came along, which goes on first.
+	return s.resolve(&load{dots: in.Dots, waits: []*wait{{op: in.Op, loads: 1, extras: slices.Clone(in.Carried)}}}, out)
 }
 
 func (s *Server) loaded(in Loaded, out []Output) []Output {

@@ -25,7 +25,7 @@ func (s *Session) Put(op Op, muts ...Mut) Put {
 }
 
 // Recall asks for the writes that are bare.
-func (s *Session) Recall(op Op) Recall { return Recall{op, s.Bare, s.Deps} }
+func (s *Session) Recall(op Op) Recall { return Recall{op, s.Bare, s.Deps, s.Carried} }
 
 // Took takes the answer to a Read, ReadMany, Put or Recall. What it returns is what
 // the session sees of keys, which are those that were read.

@@ -127,11 +127,13 @@ type Put struct {
 	Time    uint64
 }
 
-// Recall: a session carries Dots of which it has no more than the names.
+// Recall: a session carries Dots of which it has no more than the names, and perhaps
+// others among whose effects they are.
 type Recall struct {
-	Op   Op
-	Dots []Dot
-	Deps Frontier
+	Op      Op
+	Dots    []Dot
+	Deps    Frontier
+	Carried []*Write
 }
 
 // Loaded answers Load with OK or Lost.

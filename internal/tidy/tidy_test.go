@@ -67,7 +67,7 @@ func files(t *testing.T) (out []file) {
 }
 
 // protocols are the machines, and the tests of every other package's kind.
-var protocols = []string{"causal/mesh", "linear/clink", "linear/loan", "linear/replica", "shard/lease"}
+var protocols = []string{"causal/mesh", "causal/view", "linear/clink", "linear/loan", "linear/replica", "shard/lease"}
 
 // may says what a package of this module may import of it. A package that is not
 // listed may import anything: node, cmd, bench, examples and tests are wiring.
@@ -80,7 +80,8 @@ var may = map[string][]string{
 	"linear/replica":         {"shard/lease"},
 	"shard/lease":            {},
 	"codec":                  {},
-	"causal":                 {"causal/dot", "causal/mesh", "causal/wire", "codec", "link", "store", "store/dotted"},
+	"causal":                 {"causal/dot", "causal/mesh", "causal/view", "causal/wire", "codec", "link", "shard", "shard/lease", "store", "store/dotted"},
+	"causal/view":            {"shard/lease"},
 	"linear":                 {"codec", "linear/clink", "linear/loan", "linear/replica", "shard", "shard/lease", "store"},
 	"linear/layered":         {"linear"},
 	"shard":                  {"shard/lease"},

@@ -1,0 +1,319 @@
+package causal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/freshet-cache/freshet/causal/view"
+	"github.com/freshet-cache/freshet/shard"
+	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/store/dotted"
+)
+
+// RingStore is what a Ring needs of a store, beyond what its servers do.
+type RingStore interface {
+	Store
+	Begin(ctx context.Context, origin uint32) error
+	Largest(ctx context.Context) (uint64, error)
+}
+
+// RingOptions configure a Ring. Store, Addr and Ask are required.
+type RingOptions struct {
+	// Server is what servers are made with; of Self, View, Joins, Floor, Settled, Serves,
+	// Ended and Retired the Ring knows better.
+	Server Options
+	Store  RingStore
+	Addr   string // where the others' Dial reaches this node
+	Host   string // the process, for coordinators that see processes end
+	// Ask asks whichever Keeper leads, whose Answer it returns.
+	Ask   func(ctx context.Context, request []byte) ([]byte, error)
+	Clock shard.Clock
+	// Beat is how often it asks. Default 200 ms; well below a third of a lease.
+	Beat time.Duration
+}
+
+// Ring is this process's place in a ring of servers: it begins the life of a server, and
+// another when the first is over. All methods are safe for concurrent use.
+type Ring struct {
+	opt   RingOptions
+	until atomic.Int64 // the lease of the life of the day
+
+	mu      sync.Mutex
+	member  *view.Member
+	server  *Server
+	leaving bool
+	out     chan struct{} // closed when a life that leaves is left out
+	hurry   chan struct{}
+
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+const (
+	joinBeat   = 20 * time.Millisecond // while there is no place in the ring
+	askTimeout = time.Second
+)
+
+// JoinRing asks for a place in a ring, and again for ever.
+func JoinRing(opt RingOptions) (*Ring, error) {
+	if opt.Store == nil || opt.Ask == nil || opt.Addr == "" {
+		return nil, errors.New("causal: RingOptions need a Store, an Addr and Ask")
+	}
+	if opt.Beat <= 0 {
+		opt.Beat = 200 * time.Millisecond
+	}
+	probe := opt.Server // what is wrong with it is said now
+	probe.Store, probe.Self, probe.View = opt.Store, 1, View{Ring: []Member{{Origin: 1}}}
+	if err := probe.check(); err != nil {
+		return nil, err
+	}
+	opt.Server.Logger, opt.Server.Timeout = probe.Logger, probe.Timeout
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &Ring{opt: opt, out: make(chan struct{}), hurry: make(chan struct{}, 1), stop: cancel, done: make(chan struct{})}
+	go r.run(ctx)
+	return r, nil
+}
+
+// Server is the server of the day. It is ErrJoining as long as there is none.
+func (r *Ring) Server() (*Server, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.server == nil {
+		return nil, ErrJoining
+	}
+	return r.server, nil
+}
+
+// Accept takes a connection that another server has opened. See Server.Accept.
+func (r *Ring) Accept(conn Conn) (deliver func(frame []byte)) {
+	s, err := r.Server()
+	if err != nil {
+		conn.Break() // it tries again
+		return func([]byte) {}
+	}
+	return s.Accept(conn)
+}
+
+// run lives one life after the other.
+func (r *Ring) run(ctx context.Context) {
+	defer close(r.done)
+	for ctx.Err() == nil {
+		if err := r.live(ctx); err != nil && ctx.Err() == nil {
+			r.opt.Server.Logger.Warn("this node has no place in the ring; it asks again", "err", err)
+			pause(ctx, r.opt.Beat)
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// live is one life: it returns when that is over.
+func (r *Ring) live(ctx context.Context) error {
+	r.until.Store(0)
+	m := view.NewMember(view.MemberOptions{Name: fmt.Sprintf("%s/%016x", r.opt.Addr, rand.Uint64()), Addr: r.opt.Addr, Host: r.opt.Host})
+	r.mu.Lock()
+	if r.member = m; r.leaving {
+		m.Leave()
+	}
+	r.mu.Unlock()
+	var server *Server
+	defer func() {
+		r.mu.Lock()
+		r.server = nil
+		r.mu.Unlock()
+		if server != nil {
+			end, cancel := context.WithTimeout(context.Background(), r.opt.Server.Timeout)
+			defer cancel()
+			_ = server.Close(end)
+		}
+	}()
+	for ctx.Err() == nil {
+		newer, err := r.ask(ctx, m, server)
+		if err != nil && ctx.Err() == nil {
+			r.opt.Server.Logger.Debug("nobody who keeps the ring answers", "err", err)
+		}
+		r.mu.Lock()
+		v, place, origin := m.View(), m.Place(), m.Origin()
+		r.mu.Unlock()
+		switch {
+		case place < 0 && origin != 0: // left out
+			if server != nil {
+				server.Enter(public(v))
+			}
+			r.gone()
+			return nil
+		case place >= 0 && server == nil:
+			if server, err = r.begin(ctx, m, v, place, origin); err != nil {
+				return err
+			}
+			r.mu.Lock()
+			r.server = server
+			r.mu.Unlock()
+		case newer && server != nil:
+			server.Enter(public(v))
+		}
+		r.rest(ctx, server)
+	}
+	return nil
+}
+
+// gone lets who waits for it know that the life was left out.
+func (r *Ring) gone() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.leaving {
+		select {
+		case <-r.out:
+		default:
+			close(r.out)
+		}
+	}
+}
+
+// rest waits for the next beat.
+func (r *Ring) rest(ctx context.Context, server *Server) {
+	beat := r.opt.Beat
+	if server == nil || !server.Joined() {
+		beat = min(beat, joinBeat)
+	}
+	t := time.NewTimer(beat)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-r.hurry:
+	case <-ctx.Done():
+	}
+}
+
+// ask asks the keeper once, and reports whether there is a newer view.
+func (r *Ring) ask(ctx context.Context, m *view.Member, server *Server) (newer bool, err error) {
+	knows := server != nil && server.Joined()
+	r.mu.Lock()
+	in := m.Beat(r.opt.Clock.Now(), knows || m.Place() == 0) // the first is about to ask the store
+	r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	b, err := r.opt.Ask(ctx, view.AppendRenew(nil, in))
+	if err != nil {
+		return false, err
+	}
+	g, err := view.DecodeGrant(b)
+	if err != nil {
+		return false, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	newer = m.Granted(r.opt.Clock.Now(), g)
+	r.until.Store(int64(m.Until()))
+	return newer, nil
+}
+
+func public(v view.View) View {
+	out := View{Number: v.Number, Lost: v.Lost, Newest: v.Newest}
+	for _, m := range v.Ring {
+		out.Ring = append(out.Ring, Member{m.Origin, m.Addr})
+	}
+	return out
+}
+
+// begin makes the server of a life. The first of a ring begins with what the store knows,
+// the others with what their predecessors know.
+func (r *Ring) begin(ctx context.Context, m *view.Member, v view.View, place int, origin uint32) (*Server, error) {
+	opt := r.opt.Server
+	opt.Store, opt.Self, opt.View, opt.Joins = r.opt.Store, origin, public(v), place > 0
+	bounded := func(do func(ctx context.Context) error) error {
+		ctx, cancel := context.WithTimeout(ctx, opt.Timeout)
+		defer cancel()
+		return do(ctx)
+	}
+	err := bounded(func(ctx context.Context) error { return opt.Store.(RingStore).Begin(ctx, origin) })
+	if err != nil && !errors.Is(err, dotted.ErrBegun) { // then this is what an earlier attempt did
+		return nil, err
+	}
+	if place == 0 {
+		err := bounded(func(ctx context.Context) (e error) {
+			opt.Floor, e = r.opt.Store.Largest(ctx)
+			return e
+		})
+		opt.Settled = map[uint32]uint64{}
+		for _, o := range v.Lost {
+			err = errors.Join(err, bounded(func(ctx context.Context) (e error) {
+				_, opt.Settled[o], e = r.opt.Store.Journal(ctx, o, 0, 1)
+				if errors.Is(e, dotted.ErrFenced) { // it never began
+					e = nil
+				}
+				return e
+			}))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	opt.Serves = func() bool { return int64(r.opt.Clock.Now()) < r.until.Load() }
+	opt.Ended = func(ctx context.Context, life uint32) error { return r.ended(ctx, m, life) }
+	opt.Retired = func(life uint32) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		m.Retire(life)
+	}
+	return New(opt)
+}
+
+// ended waits until a life that is lost answers nobody any more.
+func (r *Ring) ended(ctx context.Context, m *view.Member, life uint32) error {
+	for {
+		r.mu.Lock()
+		at, ok := m.Ended(life)
+		r.mu.Unlock()
+		wait := at - r.opt.Clock.Now()
+		if ok && wait <= 0 {
+			return nil
+		}
+		if !ok || wait > lease.Tick(time.Second) {
+			wait = lease.Tick(joinBeat)
+		}
+		pause(ctx, time.Duration(wait))
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Leave asks to be left out, and waits until that is decided or ctx ends. The ring goes on
+// without this node, and soon has shown all that was written here.
+func (r *Ring) Leave(ctx context.Context) error {
+	r.mu.Lock()
+	r.leaving = true
+	if r.member != nil {
+		r.member.Leave()
+	}
+	r.mu.Unlock()
+	select {
+	case r.hurry <- struct{}{}:
+	default:
+	}
+	select {
+	case <-r.out:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Close ends the life of the day. The others leave it out when its lease is over.
+func (r *Ring) Close() {
+	r.stop()
+	<-r.done
+}

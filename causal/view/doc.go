@@ -1,0 +1,26 @@
+// Package view decides who is in a ring of causal/mesh, as two machines without I/O: the
+// [Keeper], of which one leads, and the [Member], one for each life of a server.
+//
+// What may be relied on: all members hear of the same views, in the order of their numbers.
+// A life has a number of its own, is in a ring once at most without interruption, and is
+// named as lost from when it leaves until it is retired. A member that says that it serves
+// is in the latest ring, or a view without it was decided so short a time ago that nobody
+// has recovered its writes yet.
+//
+// What it costs: a member that hears nothing of the keeper stops serving when its lease is
+// over; one that the keeper hears nothing of is left out, and its writes that have not been
+// everywhere are recovered a lease later.
+//
+//	K1 Only what the coordinator has stored is told: a successor knows of every view that
+//	   anybody has heard of.
+//	K2 A number is given to one life only, and numbers of lives and views grow.
+//	K3 A lease is granted to members of the latest view only, and counts from when the
+//	   member asked for it.
+//	K4 Who is left out is lost until the ring says that all of it has been everywhere.
+//	K5 A ring has a member that knows its writes, or begins anew with one that asks the
+//	   store. If none is left, all are lost.
+//	K6 A keeper leaves nobody out as long as its predecessor may go on granting, and nobody
+//	   for silence before it has led for a lease besides.
+//	K7 Who recovers a life's writes waits, from when it heard of the view without it, for
+//	   the length of a lease and the drift of the clocks.
+package view

@@ -1,0 +1,155 @@
+package view
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/freshet-cache/freshet/shard/lease"
+)
+
+// ErrFormat is what decoding returns for what no encoder of this version has made.
+var ErrFormat = errors.New("causal: a message about the ring is damaged or of another version; run one version of freshet on all nodes")
+
+const encoding = 1
+
+// AppendRenew appends the encoding of a Renew.
+func AppendRenew(b []byte, r Renew) []byte {
+	b = appendText(appendText(appendText(append(b, encoding), r.Name), r.Addr), r.Host)
+	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(r.Origin)), r.Seq)
+	flags := byte(0)
+	if r.Knows {
+		flags |= 1
+	}
+	if r.Leaving {
+		flags |= 2
+	}
+	return appendLives(append(b, flags), r.Retired)
+}
+
+// DecodeRenew decodes a Renew, which must be all of b.
+func DecodeRenew(b []byte) (r Renew, err error) {
+	d := decoder{b: b}
+	d.version()
+	r = Renew{Name: d.text(), Addr: d.text(), Host: d.text(), Origin: d.life(), Seq: d.num()}
+	flags := d.byte()
+	r.Knows, r.Leaving, r.Retired = flags&1 != 0, flags&2 != 0, d.lives()
+	d.bad = d.bad || flags > 3
+	return r, d.err()
+}
+
+// AppendGrant appends the encoding of a Grant.
+func AppendGrant(b []byte, g Grant) []byte {
+	b = binary.AppendUvarint(binary.AppendUvarint(append(b, encoding), g.Seq), uint64(g.Origin))
+	return AppendView(binary.AppendUvarint(b, uint64(g.Length)), g.View)
+}
+
+// DecodeGrant decodes a Grant, which must be all of b.
+func DecodeGrant(b []byte) (g Grant, err error) {
+	d := decoder{b: b}
+	d.version()
+	g = Grant{Seq: d.num(), Origin: d.life(), Length: lease.Tick(d.num())}
+	if d.bad || g.Length < 0 {
+		return Grant{}, ErrFormat
+	}
+	g.View, err = DecodeView(d.b)
+	return g, err
+}
+
+// AppendView appends the encoding of a View, for the coordinator and in a Grant.
+func AppendView(b []byte, v View) []byte {
+	b = binary.AppendUvarint(binary.AppendUvarint(append(b, encoding), v.Number), uint64(v.Newest))
+	b = binary.AppendUvarint(b, uint64(len(v.Ring)))
+	for _, m := range v.Ring {
+		b = appendText(appendText(appendText(binary.AppendUvarint(b, uint64(m.Origin)), m.Name), m.Addr), m.Host)
+	}
+	return appendLives(b, v.Lost)
+}
+
+// DecodeView decodes a View, which must be all of b.
+func DecodeView(b []byte) (v View, err error) {
+	d := decoder{b: b}
+	d.version()
+	v = View{Number: d.num(), Newest: d.life()}
+	for range d.count() {
+		v.Ring = append(v.Ring, Place{d.life(), d.text(), d.text(), d.text()})
+	}
+	v.Lost = d.lives()
+	return v, d.err()
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func appendLives(b []byte, lives []uint32) []byte {
+	b = binary.AppendUvarint(b, uint64(len(lives)))
+	for _, o := range lives {
+		b = binary.AppendUvarint(b, uint64(o))
+	}
+	return b
+}
+
+// decoder takes an encoding apart; once it is bad it stays so.
+type decoder struct {
+	b   []byte
+	bad bool
+}
+
+func (d *decoder) err() error {
+	if d.bad || len(d.b) > 0 {
+		return ErrFormat
+	}
+	return nil
+}
+
+func (d *decoder) byte() byte {
+	if len(d.b) == 0 {
+		d.bad = true
+		return 0
+	}
+	c := d.b[0]
+	d.b = d.b[1:]
+	return c
+}
+
+func (d *decoder) version() { d.bad = d.byte() != encoding || d.bad }
+
+func (d *decoder) num() uint64 {
+	n, w := binary.Uvarint(d.b)
+	if w <= 0 {
+		d.b, d.bad = nil, true
+		return 0
+	}
+	d.b = d.b[w:]
+	return n
+}
+
+func (d *decoder) life() uint32 {
+	n := d.num()
+	d.bad = d.bad || n != uint64(uint32(n))
+	return uint32(n)
+}
+
+// count is how many things follow, each of a byte at least.
+func (d *decoder) count() int {
+	n := d.num()
+	if n > uint64(len(d.b)) {
+		d.b, d.bad = nil, true
+		return 0
+	}
+	return int(n)
+}
+
+func (d *decoder) text() string {
+	n := d.count()
+	s := string(d.b[:n])
+	d.b = d.b[n:]
+	return s
+}
+
+func (d *decoder) lives() (out []uint32) {
+	for range d.count() {
+		out = append(out, d.life())
+	}
+	return out
+}

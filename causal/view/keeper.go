@@ -1,0 +1,239 @@
+package view
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/freshet-cache/freshet/shard/lease"
+)
+
+// Place is a life of a server in a ring.
+type Place struct {
+	Origin uint32
+	Name   string // unique for ever
+	Addr   string // where the others reach it
+	Host   string // the process it lives in
+}
+
+// View is a ring.
+type View struct {
+	Number uint64
+	Ring   []Place
+	Lost   []uint32
+	Newest uint32 // the largest number of a life so far
+}
+
+// Renew is what a member asks the keeper, at every beat.
+type Renew struct {
+	Name, Addr, Host string
+	Origin           uint32 // 0: it has no number yet
+	Seq              uint64 // grows with every Renew of the life
+	Knows            bool   // it has what a member must know (K5)
+	Leaving          bool
+	Retired          []uint32 // lives of which everything has been everywhere
+}
+
+// Grant answers a Renew.
+type Grant struct {
+	Seq    uint64
+	Origin uint32     // the member's number; 0: it has none yet, ask again
+	Length lease.Tick // of the lease, from when the Renew was sent; 0: there is none
+	View   View
+}
+
+// Options of a Keeper.
+type Options struct {
+	// Length of a lease. Default 10 s.
+	Length lease.Tick
+	// Silence after which a member is left out. Default Length.
+	Silence lease.Tick
+}
+
+// Keeper decides on views. It is not safe for concurrent use.
+type Keeper struct {
+	opt    Options
+	term   uint64
+	led    lease.Tick // leadership holds before this
+	alone  lease.Tick // nobody is left out before this: the predecessor may grant leases (K6)
+	since  lease.Tick // nor for silence before this
+	view   View       // decided
+	stored View       // and stored (K1)
+	saving bool
+	seen   map[uint32]heard
+}
+
+// heard is what a member has said of itself.
+type heard struct {
+	at    lease.Tick
+	knows bool
+}
+
+// Save asks the coordinator to store a view if Term is still the newest. It is answered
+// by exactly one Saved.
+type Save struct {
+	Term uint64
+	View View
+}
+
+// NewKeeper returns a keeper that does not lead.
+func NewKeeper(opt Options) *Keeper {
+	if opt.Length <= 0 {
+		opt.Length = 10e9
+	}
+	if opt.Silence <= 0 {
+		opt.Silence = opt.Length
+	}
+	return &Keeper{opt: opt, seen: map[uint32]heard{}}
+}
+
+// Elected makes the keeper the leader of a term until led, with the view its predecessor
+// stored, who may have granted leases for as long as slack since.
+func (k *Keeper) Elected(now lease.Tick, term uint64, led, slack lease.Tick, v View) {
+	k.term, k.led, k.view, k.stored, k.saving = term, led, v, v, false
+	k.alone = now + slack // K6
+	k.since = k.alone + max(k.opt.Length, k.opt.Silence)
+	k.seen = map[uint32]heard{}
+}
+
+// Led extends the leadership of term.
+func (k *Keeper) Led(term uint64, led lease.Tick) {
+	if term == k.term {
+		k.led = max(k.led, led)
+	}
+}
+
+// Leads reports whether the keeper may decide at now.
+func (k *Keeper) Leads(now lease.Tick) bool { return k.term != 0 && now < k.led }
+
+// Saved answers Save. Not ok means that another term is newer.
+func (k *Keeper) Saved(term, number uint64, ok bool) (again []Save) {
+	if term != k.term || !k.saving {
+		return nil
+	}
+	if k.saving = false; !ok {
+		k.term, k.led = 0, 0
+		return nil
+	}
+	if number == k.view.Number {
+		k.stored = k.view
+		return nil
+	}
+	return k.save()
+}
+
+// Renewed takes what a member asks, and answers it; not ok means that the keeper does not
+// lead, and says nothing.
+func (k *Keeper) Renewed(now lease.Tick, in Renew) (g Grant, saves []Save, ok bool) {
+	if !k.Leads(now) {
+		return g, nil, false
+	}
+	i := slices.IndexFunc(k.view.Ring, func(m Place) bool { return m.Name == in.Name })
+	switch {
+	case i < 0 && in.Origin == 0 && !in.Leaving:
+		k.join(now, in)
+	case i >= 0 && in.Leaving && now >= k.alone:
+		k.out(func(m Place) bool { return m.Name == in.Name })
+	case i >= 0:
+		k.seen[k.view.Ring[i].Origin] = heard{now, in.Knows}
+	}
+	for _, o := range in.Retired { // K4
+		if at := slices.Index(k.view.Lost, o); at >= 0 {
+			k.view.Lost = slices.Delete(slices.Clone(k.view.Lost), at, at+1)
+			k.view.Number++
+		}
+	}
+	saves = k.save()
+	g = Grant{Seq: in.Seq, View: k.stored} // K1
+	if i := slices.IndexFunc(k.stored.Ring, func(m Place) bool { return m.Name == in.Name }); i >= 0 {
+		g.Origin = k.stored.Ring[i].Origin
+		if slices.ContainsFunc(k.view.Ring, func(m Place) bool { return m.Name == in.Name }) { // K3
+			g.Length = k.opt.Length
+		}
+	}
+	return g, saves, true
+}
+
+// join puts a new life at the end of the ring.
+func (k *Keeper) join(now lease.Tick, in Renew) {
+	k.view.Number++
+	k.view.Newest++ // K2
+	o := k.view.Newest
+	k.seen[o] = heard{at: now, knows: len(k.view.Ring) == 0} // K5: who is alone asks the store
+	k.view.Ring = append(slices.Clip(k.view.Ring), Place{o, in.Name, in.Addr, in.Host})
+}
+
+// out leaves members out; if none is left that knows what a member must, all of them (K5).
+func (k *Keeper) out(which func(Place) bool) {
+	left := slices.DeleteFunc(slices.Clone(k.view.Ring), which)
+	knows := func(m Place) bool {
+		h, heard := k.seen[m.Origin]
+		return h.knows || !heard // it may have told a predecessor, and will tell us
+	}
+	if !slices.ContainsFunc(left, knows) {
+		left = nil
+	}
+	if len(left) == len(k.view.Ring) {
+		return
+	}
+	for _, m := range k.view.Ring {
+		if !slices.Contains(left, m) {
+			k.view.Lost = append(slices.Clip(k.view.Lost), m.Origin) // K4
+			delete(k.seen, m.Origin)
+		}
+	}
+	k.view.Ring = left
+	k.view.Number++
+}
+
+// Beat leaves out who was silent for too long.
+func (k *Keeper) Beat(now lease.Tick) []Save {
+	if !k.Leads(now) || now < k.since {
+		return nil
+	}
+	k.out(func(m Place) bool { return now-k.seen[m.Origin].at > k.opt.Silence })
+	return k.save()
+}
+
+// Gone leaves out who lived in a process that was seen to end.
+func (k *Keeper) Gone(now lease.Tick, host string) []Save {
+	if !k.Leads(now) || now < k.alone { // else its silence tells
+		return nil
+	}
+	k.out(func(m Place) bool { return m.Host == host })
+	return k.save()
+}
+
+// save writes the view down, one at a time.
+func (k *Keeper) save() []Save {
+	if k.saving || k.stored.Number == k.view.Number {
+		return nil
+	}
+	k.saving = true
+	return []Save{{k.term, k.view}}
+}
+
+// View is the latest view that was stored.
+func (k *Keeper) View() View { return k.stored }
+
+// Check panics if the keeper's state is impossible. It is for tests.
+func (k *Keeper) Check() {
+	names := map[string]bool{}
+	for _, v := range []View{k.view, k.stored} {
+		clear(names)
+		last := map[uint32]bool{}
+		for _, m := range v.Ring {
+			if names[m.Name] || last[m.Origin] || m.Origin > v.Newest || m.Origin == 0 || slices.Contains(v.Lost, m.Origin) {
+				panic("view: a ring that cannot be")
+			}
+			names[m.Name], last[m.Origin] = true, true
+		}
+	}
+	if k.stored.Number > k.view.Number || k.stored.Newest > k.view.Newest {
+		panic("view: a view was stored before it was decided")
+	}
+	for _, o := range slices.Sorted(maps.Keys(k.seen)) {
+		if o > k.view.Newest {
+			panic("view: a life was heard of that there is not")
+		}
+	}
+}

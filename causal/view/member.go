@@ -1,0 +1,105 @@
+package view
+
+import (
+	"slices"
+
+	"github.com/freshet-cache/freshet/shard/lease"
+)
+
+// MemberOptions describe one life of a server.
+type MemberOptions struct {
+	Name string // unique for ever
+	Addr string
+	Host string
+	// Drift bounds how much any clock may run fast or slow, in millionths. Default 200.
+	Drift int64
+}
+
+// Member is a server's side. It is not safe for concurrent use.
+type Member struct {
+	opt     MemberOptions
+	seq     uint64
+	sent    map[uint64]lease.Tick // when the last were sent
+	origin  uint32
+	until   lease.Tick // of the lease
+	length  lease.Tick // of the longest lease heard of
+	view    View
+	lost    map[uint32]lease.Tick // when it was heard that a life is over (K7)
+	retired map[uint32]bool
+	leaving bool
+}
+
+const maxSent = 64 // older ones can have no answer that still counts
+
+// NewMember returns a life that has no number yet.
+func NewMember(opt MemberOptions) *Member {
+	if opt.Drift <= 0 {
+		opt.Drift = 200
+	}
+	return &Member{opt: opt, sent: map[uint64]lease.Tick{}, lost: map[uint32]lease.Tick{}, retired: map[uint32]bool{}}
+}
+
+// Beat is what to ask the keeper. knows says that the server has what a member must know.
+func (m *Member) Beat(now lease.Tick, knows bool) Renew {
+	m.seq++
+	m.sent[m.seq] = now
+	delete(m.sent, m.seq-maxSent)
+	r := Renew{Name: m.opt.Name, Addr: m.opt.Addr, Host: m.opt.Host, Origin: m.origin, Seq: m.seq, Knows: knows, Leaving: m.leaving}
+	for _, o := range m.view.Lost {
+		if m.retired[o] {
+			r.Retired = append(r.Retired, o)
+		}
+	}
+	return r
+}
+
+// Granted takes an answer, and reports whether it told of a newer view.
+func (m *Member) Granted(now lease.Tick, g Grant) (newer bool) {
+	sent, ok := m.sent[g.Seq]
+	if !ok || m.origin != 0 && g.Origin != 0 && g.Origin != m.origin {
+		return false
+	}
+	if g.Origin != 0 {
+		m.origin = g.Origin
+	}
+	m.length = max(m.length, g.Length)
+	if newer = g.View.Number > m.view.Number; newer {
+		m.view = g.View
+		for _, o := range g.View.Lost {
+			if _, known := m.lost[o]; !known {
+				m.lost[o] = now
+			}
+		}
+	}
+	if g.Length > 0 && g.View.Number == m.view.Number && m.Place() >= 0 { // K3
+		m.until = max(m.until, sent+lease.Shorten(g.Length, m.opt.Drift))
+	}
+	return newer
+}
+
+// Origin is the life's number, 0 if it has none yet.
+func (m *Member) Origin() uint32 { return m.origin }
+
+// View is the latest view heard of.
+func (m *Member) View() View { return m.view }
+
+// Place is where the life stands in the ring; -1 if it is not in it.
+func (m *Member) Place() int {
+	return slices.IndexFunc(m.view.Ring, func(p Place) bool { return p.Name == m.opt.Name })
+}
+
+// Until is when the lease ends: before it the server may serve.
+func (m *Member) Until() lease.Tick { return m.until }
+
+// Ended is when a life that is lost surely answers nobody any more (K7). Not ok means that
+// it is not known to be lost, or how long leases are.
+func (m *Member) Ended(life uint32) (at lease.Tick, ok bool) {
+	heard, ok := m.lost[life]
+	return heard + lease.Lengthen(m.length, 2*m.opt.Drift), ok && m.length > 0
+}
+
+// Retire remembers to tell the keeper that everything of a life has been everywhere.
+func (m *Member) Retire(life uint32) { m.retired[life] = true }
+
+// Leave makes every later Renew ask to be left out.
+func (m *Member) Leave() { m.leaving = true }

@@ -1,0 +1,233 @@
+package view
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/freshet-cache/freshet/shard/lease"
+)
+
+// life is a server in the test's world, with a clock of its own.
+type life struct {
+	m      *Member
+	name   string
+	rate   int64 // its clock runs fast by so many millionths
+	knows  bool
+	dead   bool
+	heard  uint64
+	served bool
+}
+
+func (l *life) now(t lease.Tick) lease.Tick { return t + t/1e6*lease.Tick(l.rate) }
+
+// world lets keepers follow one another, loses, delays and repeats messages, and ends
+// lives; it knows what must hold.
+type world struct {
+	t       *testing.T
+	r       *rand.Rand
+	now     lease.Tick
+	keepers [2]*Keeper
+	term    uint64
+	terms   map[int]uint64 // of each keeper
+	stored  View           // by the coordinator
+	views   map[uint64]View
+	lives   []*life
+	left    map[uint32]lease.Tick // when a view without it was first decided
+	mail    []func()
+}
+
+const (
+	length = lease.Tick(1e9)
+	slack  = lease.Tick(3e8)
+)
+
+func (w *world) post(f func()) {
+	if w.r.IntN(10) > 0 {
+		w.mail = append(w.mail, f)
+	}
+	if w.r.IntN(10) == 0 {
+		w.mail = append(w.mail, f)
+	}
+}
+
+// save is the coordinator: it takes the newest term's.
+func (w *world) save(i int, saves []Save) {
+	for _, s := range saves {
+		w.mail = append(w.mail, func() { // it is answered for certain, in its own time
+			ok := s.Term == w.term
+			if ok {
+				w.decided(s.View)
+			}
+			w.save(i, w.keepers[i].Saved(s.Term, s.View.Number, ok))
+		})
+	}
+}
+
+func (w *world) decided(v View) {
+	if old, twice := w.views[v.Number]; twice && fmt.Sprint(old) != fmt.Sprint(v) {
+		w.t.Fatalf("view %d is both %+v and %+v", v.Number, old, v)
+	}
+	if v.Number < w.stored.Number || v.Newest < w.stored.Newest {
+		w.t.Fatalf("%+v after %+v", v, w.stored)
+	}
+	for _, m := range w.stored.Ring {
+		if !slices.ContainsFunc(v.Ring, func(o Place) bool { return o.Origin == m.Origin }) {
+			if !slices.Contains(v.Lost, m.Origin) {
+				w.t.Fatalf("life %d was left out and is not lost: %+v", m.Origin, v)
+			}
+			w.left[m.Origin] = w.now
+		}
+	}
+	for _, m := range v.Ring {
+		if _, gone := w.left[m.Origin]; gone {
+			w.t.Fatalf("life %d is back: %+v", m.Origin, v)
+		}
+	}
+	w.stored, w.views[v.Number] = v, v
+}
+
+func (w *world) beat(l *life) {
+	renew := l.m.Beat(l.now(w.now), l.knows)
+	b := AppendRenew(nil, renew)
+	w.post(func() {
+		in, err := DecodeRenew(b)
+		if err != nil || fmt.Sprint(in) != fmt.Sprint(renew) {
+			w.t.Fatalf("%+v came as %+v, %v", renew, in, err)
+		}
+		i := w.r.IntN(2)
+		g, saves, ok := w.keepers[i].Renewed(w.now, in)
+		w.keepers[i].Check()
+		w.save(i, saves)
+		if !ok {
+			return
+		}
+		w.post(func() {
+			if l.dead {
+				return
+			}
+			got, err := DecodeGrant(AppendGrant(nil, g))
+			if err != nil || fmt.Sprint(got) != fmt.Sprint(g) {
+				w.t.Fatalf("%+v came as %+v, %v", g, got, err)
+			}
+			l.m.Granted(l.now(w.now), got)
+			l.knows = l.knows || l.m.Place() >= 0 && w.r.IntN(3) == 0
+		})
+	})
+}
+
+// check is what must hold at every instant.
+func (w *world) check() {
+	for _, l := range w.lives {
+		v := l.m.View()
+		if v.Number < l.heard {
+			w.t.Fatalf("%s heard of view %d after %d", l.name, v.Number, l.heard)
+		}
+		if l.heard = v.Number; v.Number > 0 && fmt.Sprint(v) != fmt.Sprint(w.views[v.Number]) {
+			w.t.Fatalf("%s knows %+v, which nobody stored", l.name, v)
+		}
+		serves := !l.dead && l.now(w.now) < l.m.Until()
+		l.served = l.served || serves
+		if !serves || l.m.Origin() == 0 {
+			continue
+		}
+		for _, o := range w.lives { // K7: nobody recovers what yet serves
+			if at, lost := o.m.Ended(l.m.Origin()); lost && o.now(w.now) >= at {
+				w.t.Fatalf("%s recovers life %d, which serves until %d", o.name, l.m.Origin(), l.m.Until())
+			}
+		}
+	}
+}
+
+func TestViews(t *testing.T) {
+	seeds := 80
+	if testing.Short() {
+		seeds = 50
+	}
+	views, served, turns := 0, 0, 0
+	for seed := range seeds {
+		w := &world{t: t, r: rand.New(rand.NewPCG(uint64(seed), 1)), terms: map[int]uint64{}, views: map[uint64]View{}, left: map[uint32]lease.Tick{}, now: 1e9}
+		for i := range w.keepers {
+			w.keepers[i] = NewKeeper(Options{Length: length, Silence: length})
+		}
+		leader, until := 0, lease.Tick(0)
+		for range 1500 {
+			w.now += lease.Tick(w.r.IntN(3e7))
+			if w.now >= until-slack && w.r.IntN(20) == 0 { // the lead ends, or is about to: another may follow within the slack
+				leader, until = w.r.IntN(2), w.now+lease.Tick(w.r.IntN(20e9))
+				w.term++
+				turns++
+				w.keepers[leader].Elected(w.now, w.term, until, slack, w.stored)
+			}
+			for i := range w.r.IntN(1 + len(w.mail)) {
+				_ = i
+				at := w.r.IntN(len(w.mail))
+				f := w.mail[at]
+				w.mail = slices.Delete(w.mail, at, at+1)
+				f()
+			}
+			for i, k := range w.keepers {
+				w.save(i, k.Beat(w.now))
+				k.Check()
+			}
+			if living := w.living(); len(living) < 5 && w.r.IntN(60) == 0 {
+				n := len(w.lives)
+				w.lives = append(w.lives, &life{name: fmt.Sprint("s", n), rate: int64(w.r.IntN(400) - 200), m: NewMember(MemberOptions{Name: fmt.Sprint("s", n), Addr: "a", Host: "h"})})
+			} else if len(living) > 0 && w.r.IntN(150) == 0 {
+				w.lives[living[w.r.IntN(len(living))]].dead = true
+			} else if len(living) > 0 && w.r.IntN(300) == 0 {
+				w.lives[living[w.r.IntN(len(living))]].m.Leave()
+			}
+			for _, i := range w.living() {
+				l := w.lives[i]
+				for _, o := range l.m.View().Lost {
+					if at, ok := l.m.Ended(o); ok && l.now(w.now) >= at && w.r.IntN(10) == 0 {
+						l.m.Retire(o)
+					}
+				}
+				if w.r.IntN(4) == 0 {
+					w.beat(l)
+				}
+			}
+			w.check()
+		}
+		views += len(w.views)
+		for _, l := range w.lives {
+			if l.served {
+				served++
+			}
+		}
+	}
+	t.Logf("%d views, %d lives served, %d terms", views, served, turns)
+	if views < 10*seeds || served < 3*seeds {
+		t.Error("too little has happened")
+	}
+}
+
+func (w *world) living() (out []int) {
+	for i, l := range w.lives {
+		if !l.dead {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add(AppendRenew(nil, Renew{Name: "n", Addr: "a", Host: "h", Origin: 3, Seq: 4, Knows: true, Retired: []uint32{1}}))
+	f.Add(AppendGrant(nil, Grant{Seq: 1, Origin: 2, Length: 3, View: View{Number: 4, Newest: 2, Ring: []Place{{2, "n", "a", "h"}}, Lost: []uint32{1}}}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if r, err := DecodeRenew(b); err == nil {
+			if again, err := DecodeRenew(AppendRenew(nil, r)); err != nil || !reflect.DeepEqual(r, again) {
+				t.Errorf("%+v, %v", again, err)
+			}
+		}
+		if g, err := DecodeGrant(b); err == nil {
+			if again, err := DecodeGrant(AppendGrant(nil, g)); err != nil || !reflect.DeepEqual(g, again) {
+				t.Errorf("%+v, %v", again, err)
+			}
+		}
+	})
+}
