@@ -32,7 +32,7 @@ teeth: ## break every rule on purpose and see that a test notices
 
 .PHONY: storms
 storms: ## long simulation: SEEDS=20000 seeds
-	FRESHET_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 24h -v -run TestStorms ./sim
+	FRESHET_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 24h -v -run 'Test(Mesh)?Storms$$' ./sim
 
 .PHONY: chaos
 chaos: ## faults at real processes, PostgreSQL and etcd for CHAOS=10m with SEED=n
@@ -40,7 +40,7 @@ chaos: ## faults at real processes, PostgreSQL and etcd for CHAOS=10m with SEED=
 
 .PHONY: explore
 explore: ## exhaustive exploration with no limit on states
-	FRESHET_EXPLORE=all $(GO) test -count=1 -timeout 24h -v -run TestLinear ./sim/explore
+	FRESHET_EXPLORE=all $(GO) test -count=1 -timeout 24h -v -run 'TestLinear|TestMesh' ./sim/explore
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME=20s

@@ -127,6 +127,28 @@ func (s *MeshStore) Judge(m *mesh.Server) error {
 		if got.Exists != want.Exists || got.Exists && !bytes.Equal(got.Value, want.Value) {
 			return fmt.Errorf("%s is %v in memory, and %v is the newest of what is visible: %v", key, got, want, visible)
 		}
+		if err := s.versions(key, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// versions judges the former values of a key: above their base they are all that is visible.
+func (s *MeshStore) versions(key string, m *mesh.Server) error {
+	stamps, base := m.Kept(key)
+	if len(stamps) == 1 {
+		return nil
+	}
+	for _, w := range s.byKey[key] {
+		if m.Shows(w.Dot) && !w.Stamp.Less(base) && !slices.Contains(stamps, w.Stamp) {
+			return fmt.Errorf("%v is visible, and the versions of %s are %v above %v", w, key, stamps, base)
+		}
+	}
+	for i := range stamps {
+		if i > 0 && !stamps[i].Less(stamps[i-1]) || stamps[i].Less(base) {
+			return fmt.Errorf("the versions of %s are %v above %v", key, stamps, base)
+		}
 	}
 	return nil
 }

@@ -91,6 +91,15 @@ func (s *Server) Peek(name string) (Item, bool) {
 	return Item{}, false
 }
 
+// Kept are the stamps of a key's versions, the largest first, and their base.
+func (s *Server) Kept(name string) (stamps []Stamp, base Stamp) {
+	k := s.cache[name]
+	for _, v := range k.older {
+		stamps = append(stamps, v.Stamp)
+	}
+	return append([]Stamp{k.Stamp}, stamps...), k.base
+}
+
 // Idle reports whether the store owes no answer and nobody waits.
 func (s *Server) Idle() bool { return len(s.pending)+len(s.loads) == 0 }
 

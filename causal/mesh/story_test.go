@@ -38,6 +38,7 @@ type story struct {
 	slow     []string
 	sessions map[string]*mesh.Session
 	calls    map[mesh.Op]call
+	txs      map[string]*mesh.Tx
 	op       mesh.Op
 	out      strings.Builder
 	loud     bool
@@ -54,6 +55,7 @@ type request struct {
 type call struct {
 	session string
 	keys    []string
+	tx      string // what a transaction asks for
 }
 
 func (s *story) open(t *testing.T, d *datadriven.TestData) {
@@ -62,7 +64,8 @@ func (s *story) open(t *testing.T, d *datadriven.TestData) {
 	d.MaybeScanArgs(t, "window", &opt.Window)
 	d.MaybeScanArgs(t, "keys", &opt.Keys)
 	d.MaybeScanArgs(t, "loads", &opt.Loads)
-	*s = story{opt: opt, store: sim.NewMeshStore(), sessions: map[string]*mesh.Session{}, calls: map[mesh.Op]call{}}
+	d.MaybeScanArgs(t, "versions", &opt.Versions)
+	*s = story{opt: opt, store: sim.NewMeshStore(), sessions: map[string]*mesh.Session{}, calls: map[mesh.Op]call{}, txs: map[string]*mesh.Tx{}}
 	s.view = mesh.View{Number: 1, Newest: mesh.Origin(n)}
 	for i := range n {
 		s.view.Ring = append(s.view.Ring, mesh.Origin(i+1))
@@ -154,7 +157,7 @@ func (s *story) change(t *testing.T, d *datadriven.TestData, at int) {
 	case "evict":
 		s.step(at, mesh.Evicted{Key: arg(t, d, "key")})
 	default:
-		d.Fatalf(t, "nothing is known of %q", d.Cmd)
+		s.transact(t, d, at)
 	}
 }
 
@@ -169,7 +172,7 @@ func (s *story) session(name string) *mesh.Session {
 
 func (s *story) begin(at int, who string, keys []string, in func(*mesh.Session) mesh.Input) {
 	s.op++
-	s.calls[s.op] = call{who, keys}
+	s.calls[s.op] = call{session: who, keys: keys}
 	s.step(at, in(s.session(who)))
 }
 
@@ -430,6 +433,10 @@ func (s *story) replied(r mesh.Reply) {
 		s.say("%s is told: %s", c.session, outcomeNames[r.Outcome])
 		return
 	}
+	if c.tx != "" {
+		s.committed(c, r)
+		return
+	}
 	items := s.session(c.session).Took(r, c.keys...)
 	for i, k := range c.keys {
 		s.say("%s reads %s = %v", c.session, k, items[i])
@@ -442,10 +449,10 @@ func (s *story) replied(r mesh.Reply) {
 	}
 }
 
-var outcomeNames = []string{"done", "busy", "behind", "failed", "rejected", "over"}
+var outcomeNames = []string{"done", "busy", "behind", "failed", "stale", "rejected", "over"}
 
 var eventNames = [mesh.EventKinds]string{mesh.CarriedMiss: "a row newer than what is visible", mesh.Injected: "a write sent round for another",
-	mesh.FellBehind: "a session it cannot serve", mesh.Retried: "a persist asked for again", mesh.Voided: "a void", mesh.StaleMessage: "a message of another view", mesh.Resent: "a write sent again"}
+	mesh.FellBehind: "a session it cannot serve", mesh.Retried: "a persist asked for again", mesh.Voided: "a void", mesh.StaleMessage: "a message of another view", mesh.Resent: "a write sent again", mesh.Extended: "a snapshot that moves"}
 
 func messageText(m mesh.Message) string {
 	switch m := m.(type) {
