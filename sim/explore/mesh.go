@@ -22,6 +22,9 @@ type Mesh struct {
 	Evicts   int // keys that may be evicted
 	Breaks   int // connections that may break; they are opened again at any time
 	Losses   int // answers of the store to a Persist that may be lost
+	Crashes  int // servers that may crash
+	Suspects int // servers that may be taken out of the ring though they live
+	Joins    int // servers that may join, behind the first
 }
 
 // MeshCall is one call. At server -1 it may be made anywhere.
@@ -38,8 +41,11 @@ type meshWorld struct {
 	scope    Mesh
 	left     Mesh
 	store    *sim.MeshStore
-	servers  []*mesh.Server
+	view     mesh.View
+	servers  []*mesh.Server // by number less one; nil until it has joined
+	down     []bool
 	links    [][]mesh.Message
+	linked   []uint64 // the view a connection was opened in
 	broken   []bool
 	reqs     []*meshRequest
 	sessions []*meshSession
@@ -63,18 +69,18 @@ type meshSession struct {
 	past causes
 	call MeshCall
 	op   mesh.Op
+	at   int
 }
 
 // Begin returns the first state.
 func (s Mesh) Begin() World {
 	w := &meshWorld{scope: s, left: s, store: sim.NewMeshStore(), causes: map[mesh.Dot]causes{}}
-	view := mesh.View{Number: 1}
+	w.view = mesh.View{Number: 1, Newest: mesh.Origin(s.Servers)}
 	for i := range s.Servers {
-		view.Ring = append(view.Ring, mesh.Origin(i+1))
+		w.view.Ring = append(w.view.Ring, mesh.Origin(i+1))
 	}
 	for i := range s.Servers {
-		w.servers = append(w.servers, mesh.New(mesh.Options{Self: mesh.Origin(i + 1), View: view, Keys: s.Capacity, Window: s.Window}))
-		w.links, w.broken = append(w.links, nil), append(w.broken, false)
+		w.add(mesh.New(mesh.Options{Self: mesh.Origin(i + 1), View: w.view, Keys: s.Capacity, Window: s.Window}))
 	}
 	for range s.Sessions {
 		w.sessions = append(w.sessions, &meshSession{past: causes{}})
@@ -100,7 +106,7 @@ func (w *meshWorld) choices() (out []choice) {
 		switch {
 		case w.broken[i]:
 			add(fmt.Sprintf("%d connects again", i+1), func() { w.connect(i) })
-		case w.left.Breaks > 0 && len(l) > 0:
+		case w.left.Breaks > 0 && len(l) > 0 && !w.down[i]:
 			add(fmt.Sprintf("the connection of %d breaks", i+1), func() {
 				w.left.Breaks--
 				w.links[i], w.broken[i] = nil, true
@@ -128,16 +134,27 @@ func (w *meshWorld) choices() (out []choice) {
 			continue
 		}
 		call := w.scope.Sessions[i][c.next]
-		for at := range w.servers {
+		for at, m := range w.servers {
+			if m == nil || w.down[at] {
+				continue
+			}
 			if call.At == at || call.At < 0 {
 				add(fmt.Sprintf("session %d at %d: %+v", i, at+1, call), func() { w.call(i, at, call) })
 			}
 		}
 	}
-	if w.left.Beats > 0 {
-		add("a beat", func() { w.left.Beats--; w.step(0, mesh.Beat{}) })
+	for i, m := range w.servers {
+		if w.left.Beats > 0 && m != nil && !w.down[i] && m.View().Ring[0] == mesh.Origin(i+1) {
+			add(fmt.Sprintf("%d beats", i+1), func() { w.left.Beats--; w.step(i, mesh.Beat{}) })
+		}
+	}
+	for _, c := range w.changes() {
+		add(c.name, c.do)
 	}
 	for i, m := range w.servers {
+		if m == nil {
+			continue
+		}
 		for _, k := range []string{"x", "y"} {
 			if it, ok := m.Peek(k); ok && w.left.Evicts > 0 && (it.Stamp != mesh.Stamp{} || len(w.scope.Keys) > 0) {
 				add(fmt.Sprintf("%s is evicted at %d", k, i+1), func() { w.left.Evicts--; w.step(i, mesh.Evicted{Key: k}) })
@@ -159,7 +176,7 @@ func (w *meshWorld) call(i, at int, call MeshCall) {
 		c.know(w.sessions[call.Join-1].past)
 	}
 	w.op++
-	c.busy, c.call, c.op = true, call, w.op
+	c.busy, c.call, c.op, c.at = true, call, w.op, at
 	switch {
 	case call.Put != "":
 		w.step(at, c.Put(w.op, mesh.Mut{Key: call.Put, Value: fmt.Appendf(nil, "v%d.%d", i, c.next), Delete: call.Delete}))
@@ -182,7 +199,7 @@ func (w *meshWorld) replied(r mesh.Reply) {
 	}
 	c := w.sessions[i]
 	c.busy = false
-	if r.Outcome == mesh.Busy { // it asks again
+	if r.Outcome == mesh.Busy || r.Outcome == mesh.Behind || r.Outcome == mesh.Over { // it asks again, or another
 		c.next--
 		return
 	}
@@ -245,18 +262,27 @@ func (w *meshWorld) guess(d mesh.Dot) causes {
 }
 
 func (w *meshWorld) step(i int, in mesh.Input) {
+	if w.servers[i] == nil || w.down[i] {
+		return
+	}
 	outs := w.servers[i].Step(0, in, nil)
 	w.servers[i].Check()
 	for _, out := range outs {
 		switch out := out.(type) {
-		case mesh.Load, mesh.Fetch, mesh.Persist:
+		case mesh.Load, mesh.Fetch, mesh.Persist, mesh.Recover:
 			w.reqs = append(w.reqs, &meshRequest{server: i, out: out})
 		case mesh.Send:
-			if g, ok := out.Message.(mesh.Greeting); ok {
-				w.step(int(out.To)-1, mesh.Received{Message: g})
-			} else {
-				w.links[i] = append(slices.Clone(w.links[i]), out.Message)
+			switch m := out.Message.(type) {
+			case mesh.Greeting:
+				w.step(int(out.To)-1, mesh.Received{Message: m})
+			case mesh.Snapshot:
+				w.servers[out.To-1] = mesh.New(mesh.Options{Self: out.To, View: w.view, Copy: &m, Keys: w.scope.Capacity, Window: w.scope.Window})
+				w.relink()
+			default:
+				w.links[i] = append(slices.Clone(w.links[i]), m)
 			}
+		case mesh.Retire:
+			w.retire(out.Origin)
 		case mesh.Forget:
 			w.store.Forget(out.Origin, out.Upto)
 		case mesh.Bury:
@@ -265,7 +291,7 @@ func (w *meshWorld) step(i int, in mesh.Input) {
 			w.replied(out)
 		}
 	}
-	mesh.CheckRing(w.servers)
+	w.checkRing()
 	w.fail(w.store.Judge(w.servers[i]))
 }
 
@@ -275,15 +301,10 @@ func (w *meshWorld) fail(err error) {
 	}
 }
 
-func (w *meshWorld) connect(i int) {
-	w.links[i], w.broken[i] = nil, false
-	w.step((i+1)%len(w.servers), mesh.Opened{View: 1})
-}
-
 func (w *meshWorld) arrive(i int) {
 	m := w.links[i][0]
 	w.links[i] = w.links[i][1:]
-	w.step((i+1)%len(w.servers), mesh.Received{Message: m})
+	w.step(w.after(i), mesh.Received{Message: m})
 }
 
 func (w *meshWorld) drop(r *meshRequest) {
@@ -302,6 +323,11 @@ func (w *meshWorld) progress(r *meshRequest) {
 		r.answer = mesh.Loaded{Call: out.Call, Row: w.store.Load(out.Key)}
 	case mesh.Fetch:
 		r.answer = mesh.Fetched{Call: out.Call, Writes: w.store.Fetch(out.Dots)}
+	case mesh.Recover: // their leases have ended
+		for _, o := range out.Lives {
+			w.stop(int(o) - 1)
+		}
+		r.answer = mesh.Recovered{View: out.View, Writes: w.store.Recover(out.Lives)}
 	case mesh.Persist:
 		r.answer = mesh.Persisted{Call: out.Call, Status: w.store.Persist(out.Write)}
 	}
@@ -324,10 +350,15 @@ func (w *meshWorld) Choose(i int) error {
 	return w.err
 }
 
-// rest is when nothing more can happen: two laps later everything must be everywhere.
+// rest is when nothing more can happen: some laps later everything must be everywhere.
 func (w *meshWorld) rest() {
-	for range 3 * 8 {
-		w.step(0, mesh.Beat{})
+	for range 6 * 8 {
+		for i, m := range w.servers {
+			if m != nil && !w.down[i] && m.View().Number < w.view.Number {
+				w.tell(i)
+			}
+		}
+		w.step(int(w.view.Ring[0])-1, mesh.Beat{})
 		for i := 0; i < len(w.links); {
 			if len(w.links[i]) > 0 {
 				w.arrive(i)
@@ -336,15 +367,20 @@ func (w *meshWorld) rest() {
 			}
 			i++
 		}
+		for len(w.reqs) > 0 {
+			w.progress(w.reqs[0])
+		}
 	}
-	for i, m := range w.servers {
-		if !m.Visible().Equal(w.servers[0].Received()) || w.store.Journal() > 0 || !m.Idle() {
-			w.fail(fmt.Errorf("all is at rest, and server %d shows %v of %v; the journal keeps %d writes", i+1, m.Visible(), w.servers[0].Received(), w.store.Journal()))
+	first := w.servers[w.view.Ring[0]-1]
+	for _, o := range w.view.Ring {
+		m := w.servers[o-1]
+		if !m.Visible().Equal(first.Received()) || w.store.Journal() > 0 || !m.Idle() || len(w.view.Lost) > 0 {
+			w.fail(fmt.Errorf("all is at rest, and server %d shows %v of %v in %+v; the journal keeps %d writes", o, m.Visible(), first.Received(), w.view, w.store.Journal()))
 		}
 		w.fail(w.store.Agree(m))
 	}
 	for i, c := range w.sessions {
-		if c.busy || c.next < len(w.scope.Sessions[i]) {
+		if left := w.scope.Sessions[i][c.next:]; c.busy || len(left) > 0 && (left[0].At < 0 || !w.down[left[0].At]) {
 			w.fail(fmt.Errorf("all is at rest, and session %d waits", i))
 		}
 	}
@@ -353,8 +389,11 @@ func (w *meshWorld) rest() {
 // Dump implements World.
 func (w *meshWorld) Dump() string {
 	var b strings.Builder
+	fmt.Fprintln(&b, w.view)
 	for i, m := range w.servers {
-		fmt.Fprintf(&b, "%sto the next: %v %v\n", m.Dump(), w.links[i], w.broken[i])
+		if m != nil && !w.down[i] {
+			fmt.Fprintf(&b, "%d %sto the next: %v %v %d\n", m.View().Number, m.Dump(), w.links[i], w.broken[i], w.linked[i])
+		}
 	}
 	b.WriteString(w.store.Dump())
 	for _, r := range w.reqs {
@@ -364,6 +403,7 @@ func (w *meshWorld) Dump() string {
 		past := slices.SortedFunc(maps.Keys(c.past), func(a, b mesh.Dot) int { return strings.Compare(a.String(), b.String()) })
 		fmt.Fprintf(&b, "session %d %v %v %v\n", c.next, c.busy, &c.Session, past)
 	}
-	fmt.Fprintln(&b, w.left.Beats, w.left.Evicts, w.left.Breaks, w.left.Losses)
+	l := w.left
+	fmt.Fprintln(&b, l.Beats, l.Evicts, l.Breaks, l.Losses, l.Crashes, l.Suspects, l.Joins)
 	return b.String()
 }

@@ -2,6 +2,7 @@ package explore
 
 import (
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -34,6 +35,12 @@ var meshes = []struct {
 	{"broken", 5_000, Mesh{Servers: 3, Keys: []string{"x", "y"}, Breaks: 1, Beats: 1, Sessions: [][]MeshCall{{at(0, putX), putY}, {readXY}}}},
 	{"fork-and-join", 5_000, Mesh{Servers: 2, Keys: []string{"x"}, Sessions: [][]MeshCall{{at(0, putX), readX}, {anywhere(MeshCall{Put: "y", Fork: 1})}, {anywhere(MeshCall{Read: "xy", Join: 2})}}}},
 	{"tombstones", 40_000, Mesh{Servers: 2, Keys: []string{"x"}, Beats: 2, Evicts: 1, Sessions: [][]MeshCall{{at(0, putX)}, {at(1, MeshCall{Put: "x", Delete: true}), readX}}}},
+	{"crash", 4_000, Mesh{Servers: 2, Crashes: 1, Beats: 2, Sessions: [][]MeshCall{{at(0, putX)}, {at(1, readX)}}}},
+	{"crash-with-a-cause", 4_000, Mesh{Servers: 3, Crashes: 1, Beats: 1, Sessions: [][]MeshCall{{at(0, putX), at(1, putY), at(2, readXY)}}}},
+	{"suspected", 4_000, Mesh{Servers: 2, Keys: []string{"x"}, Suspects: 1, Beats: 2, Sessions: [][]MeshCall{{at(0, putX)}, {readX}}}},
+	{"suspected-of-three", 4_000, Mesh{Servers: 3, Keys: []string{"x"}, Suspects: 1, Sessions: [][]MeshCall{{at(0, putX)}, {at(1, readX), at(2, readX)}}}},
+	{"join", 4_000, Mesh{Servers: 2, Keys: []string{"x", "y"}, Joins: 1, Sessions: [][]MeshCall{{at(0, putX), at(1, putY)}, {readY, readX}}}},
+	{"suspected-and-join", 4_000, Mesh{Servers: 2, Keys: []string{"x"}, Suspects: 1, Joins: 1, Beats: 2, Sessions: [][]MeshCall{{at(0, putX)}, {readX}}}},
 	{"window", 5_000, Mesh{Servers: 2, Window: 1, Beats: 3, Sessions: [][]MeshCall{{at(0, putX), at(0, putX)}, {at(0, putX), readX}}}},
 }
 
@@ -46,6 +53,9 @@ func TestMesh(t *testing.T) {
 				s.limit = 1 << 40
 			case testing.Short():
 				s.limit /= 4
+			}
+			if n, err := strconv.Atoi(os.Getenv("FRESHET_STATES")); err == nil {
+				s.limit = n
 			}
 			r := Run(s.limit, s.Begin)
 			total += r.States
