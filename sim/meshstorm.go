@@ -328,7 +328,12 @@ func (s *meshStorm) settle() {
 			}
 		}
 	}
-	for _, w := range s.store.truth {
+	for d, w := range s.store.truth { // what was committed, acknowledged or not, is shown everywhere
+		for _, o := range s.view.Ring {
+			if s.res.Err == nil && !s.nodes[o-1].m.Shows(d) {
+				s.fail(fmt.Errorf("server %d has lost %v", o, w))
+			}
+		}
 		s.wrote(w, nil, "nobody")
 	}
 	if v := check.Causal(s.acts); !v.OK {

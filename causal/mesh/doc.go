@@ -83,6 +83,6 @@
 //
 // Sessions:
 //
-//	M18 A session lets go of what has become visible before it lays what it carries over
-//	    what it reads; of what it knows by name only, it asks first.
+//	M18 A session lets go of what has become visible: it stays small. Of what it knows by
+//	    name only, it asks first.
 package mesh

@@ -47,8 +47,6 @@ func (s *Session) Took(r Reply, keys ...string) []Item {
 	}
 	out := make([]Item, len(keys))
 	for i, name := range keys {
-		// M18: what is carried is laid over only after what has become visible was let
-		// go, or a deleted value would come back.
 		out[i] = overlay(items[i], name, s.Carried)
 		s.Time = max(s.Time, out[i].Stamp.Time)
 	}
