@@ -188,7 +188,7 @@ func (s *meshStorm) joined(n *meshNode, b []byte) {
 		s.sometimes("a snapshot comes too late")
 		return
 	}
-	n.m = mesh.New(mesh.Options{Self: n.origin, View: s.view, Copy: &c, Window: s.cfg.Window, Keys: s.cfg.Capacity, Versions: s.cfg.Versions})
+	n.m = mesh.New(mesh.Options{Self: n.origin, View: s.view, Copy: &c, Window: s.cfg.Window, Keys: s.cfg.Capacity, Versions: s.cfg.Versions, Waits: s.cfg.Waits})
 	n.m.Check()
 	s.checkRing()
 	s.enter(n)

@@ -15,7 +15,7 @@ import (
 // seed, so that every seed is another kind of weather.
 type MeshConfig struct {
 	Servers, Keys, Clients, Calls int
-	Window, Capacity              int // of a server
+	Window, Capacity, Waits       int // of a server
 	Delay, Disk, Beat             lease.Tick
 	Crawl                         int // percent of messages between servers that take very long
 	Breaks, Evictions             int // how many
@@ -40,6 +40,7 @@ func NewMeshConfig(seed uint64) MeshConfig {
 	if r.IntN(2) == 0 {
 		cfg.Crashes, cfg.Suspects, cfg.Joins = r.IntN(4), r.IntN(3), r.IntN(4)
 	}
+	cfg.Waits = pick(1, 3, 0)
 	cfg.Versions, cfg.Transact = pick(1, 2, 4), pick(0, 10, 40)
 	cfg.Beat = (cfg.Delay + cfg.Disk) * lease.Tick(pick(1, 4, 20))
 	return cfg
@@ -138,7 +139,7 @@ func (s *meshStorm) begin() {
 	for _, o := range s.view.Ring {
 		n := &meshNode{origin: o}
 		s.nodes = append(s.nodes, n)
-		n.m = mesh.New(mesh.Options{Self: o, View: s.view, Floor: floor, Window: s.cfg.Window, Keys: s.cfg.Capacity, Versions: s.cfg.Versions})
+		n.m = mesh.New(mesh.Options{Self: o, View: s.view, Floor: floor, Window: s.cfg.Window, Keys: s.cfg.Capacity, Versions: s.cfg.Versions, Waits: s.cfg.Waits})
 	}
 	for _, n := range s.nodes {
 		s.enter(n)

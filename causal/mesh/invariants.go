@@ -46,6 +46,7 @@ func (s *Server) Check() {
 			pinned++
 		}
 	}
+	must(s.waiting >= 0 && s.waiting <= s.opt.Waits, "%d operations wait", s.waiting)
 	must(len(s.cache) == len(s.dial), "%d keys stand in %d places", len(s.cache), len(s.dial))
 	must(len(s.cache) <= s.opt.Keys+pinned, "%d keys are kept, %d of them pinned, and %d may be", len(s.cache), pinned, s.opt.Keys)
 }
@@ -101,7 +102,7 @@ func (s *Server) Kept(name string) (stamps []Stamp, base Stamp) {
 }
 
 // Idle reports whether the store owes no answer and nobody waits.
-func (s *Server) Idle() bool { return len(s.pending)+len(s.loads) == 0 }
+func (s *Server) Idle() bool { return len(s.pending)+len(s.loads)+s.waiting == 0 }
 
 // Dump is the whole state as text, the same for the same state: for stories, and
 // for the explorer to know a state again.

@@ -7,7 +7,8 @@ type wait struct {
 	op     Op
 	keys   []string
 	many   bool
-	loads  int // it waits for
+	loads  int  // it waits for
+	waited bool // it is counted
 	look   *Look
 	extras []*Write // newer than what is visible, to be carried (M12)
 }
@@ -60,13 +61,8 @@ func (s *Server) readMany(in ReadMany, out []Output) []Output {
 // shares it: what became visible before it was asked for was in the store by then,
 // and what became visible since has been kept.
 func (s *Server) await(w *wait, out []Output) []Output {
-	missing := 0
-	for _, name := range w.keys {
-		if k := s.cache[name]; k == nil || !k.complete && k.load == nil {
-			missing++
-		}
-	}
-	if len(s.loads)+missing > s.opt.Loads && missing > 0 { // M16
+	missing := slices.ContainsFunc(w.keys, func(name string) bool { return s.cache[name] == nil || !s.cache[name].complete })
+	if missing && s.waiting >= s.opt.Waits { // M16
 		return s.refuse(w.op, Busy, out)
 	}
 	for _, name := range w.keys {
@@ -84,6 +80,8 @@ func (s *Server) await(w *wait, out []Output) []Output {
 		w.loads++
 	}
 	if w.loads > 0 {
+		s.waiting++
+		w.waited = true
 		return out
 	}
 	return s.finish(w, append(out, Event{Hit}))
@@ -97,12 +95,13 @@ func (s *Server) recall(in Recall, out []Output) []Output {
 	switch {
 	case !s.follows(in.Carried):
 		return s.refuse(in.Op, Behind, out)
-	case len(s.loads) >= s.opt.Loads:
+	case s.waiting >= s.opt.Waits: // M16
 		return s.refuse(in.Op, Busy, out)
 	}
 	s.integrate(in.Deps)
+	s.waiting++
 	// M4: what is recalled may depend on what came along, which goes on first.
-	return s.resolve(&load{dots: in.Dots, waits: []*wait{{op: in.Op, loads: 1, extras: slices.Clone(in.Carried)}}}, out)
+	return s.resolve(&load{dots: in.Dots, waits: []*wait{{op: in.Op, loads: 1, waited: true, extras: slices.Clone(in.Carried)}}}, out)
 }
 
 func (s *Server) loaded(in Loaded, out []Output) []Output {
@@ -251,6 +250,9 @@ func (s *Server) extras(w *wait) []*Write {
 
 // letGo unpins what an operation has waited for.
 func (s *Server) letGo(w *wait, out []Output) []Output {
+	if w.waited {
+		s.waiting--
+	}
 	for _, name := range w.keys {
 		s.unpin(name)
 	}
@@ -274,6 +276,7 @@ func (s *Server) give(l *load, why Outcome, out []Output) []Output {
 			}
 			out = s.refuse(w.op, why, out)
 			w.loads = 0
+			s.waiting--
 		}
 	}
 	s.shrink()

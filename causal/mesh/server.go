@@ -23,21 +23,22 @@ type Options struct {
 	Versions int
 	// Keys bounds the C-cache. Default 1 << 20.
 	Keys int
-	// Loads bounds the requests to the store that readers wait for. Default 4096.
-	Loads int
+	// Waits bounds the operations that wait for rows. Default 4096.
+	Waits int
 }
 
 // Server is one cache server. It is not safe for concurrent use.
 type Server struct {
-	opt    Options
-	view   *View  // does not change: snapshots name it
-	next   Origin // the successor
-	back   Origin // the predecessor
-	up     bool   // the successor has greeted, so what is passed on reaches it
-	over   bool   // this life is fenced
-	drawn  Call
-	number uint64 // of the last own write
-	time   uint64 // the largest that was seen
+	opt     Options
+	view    *View  // does not change: snapshots name it
+	next    Origin // the successor
+	back    Origin // the predecessor
+	up      bool   // the successor has greeted, so what is passed on reaches it
+	over    bool   // this life is fenced
+	drawn   Call
+	waiting int    // operations that wait for rows
+	number  uint64 // of the last own write
+	time    uint64 // the largest that was seen
 
 	visible  set             // F: every write that was ever shown here
 	received set             // R: every write that was received, and passed on
@@ -63,7 +64,7 @@ func New(opt Options) *Server {
 	for _, d := range []struct {
 		v    *int
 		dflt int
-	}{{&opt.Window, 4096}, {&opt.Keys, 1 << 20}, {&opt.Loads, 4096}} {
+	}{{&opt.Window, 4096}, {&opt.Keys, 1 << 20}, {&opt.Waits, 4096}} {
 		if *d.v <= 0 {
 			*d.v = d.dflt
 		}

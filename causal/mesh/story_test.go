@@ -63,7 +63,7 @@ func (s *story) open(t *testing.T, d *datadriven.TestData) {
 	d.MaybeScanArgs(t, "servers", &n)
 	d.MaybeScanArgs(t, "window", &opt.Window)
 	d.MaybeScanArgs(t, "keys", &opt.Keys)
-	d.MaybeScanArgs(t, "loads", &opt.Loads)
+	d.MaybeScanArgs(t, "waits", &opt.Waits)
 	d.MaybeScanArgs(t, "versions", &opt.Versions)
 	*s = story{opt: opt, store: sim.NewMeshStore(), sessions: map[string]*mesh.Session{}, calls: map[mesh.Op]call{}, txs: map[string]*mesh.Tx{}}
 	s.view = mesh.View{Number: 1, Newest: mesh.Origin(n)}
