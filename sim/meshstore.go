@@ -79,6 +79,23 @@ func (s *MeshStore) Forget(o mesh.Origin, upto uint64) {
 	maps.DeleteFunc(s.journal, func(d mesh.Dot, _ *mesh.Write) bool { return d.Origin == o && d.N <= upto })
 }
 
+// Left is what a ring begins with that finds only the store: what journals have forgotten,
+// and the largest stamp.
+func (s *MeshStore) Left() (settled mesh.Frontier, floor mesh.Stamp) {
+	for o, n := range s.settled {
+		for i := range n {
+			settled.Add(mesh.Dot{Origin: o, N: i + 1})
+		}
+	}
+	for _, r := range s.rows {
+		if floor.Less(r.Stamp) {
+			floor = r.Stamp
+		}
+	}
+	floor.Time = max(floor.Time, s.horizon)
+	return settled, floor
+}
+
 // Bury drops tombstones with a smaller time.
 func (s *MeshStore) Bury(before uint64) {
 	s.horizon = max(s.horizon, before)

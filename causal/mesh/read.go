@@ -160,8 +160,8 @@ func (s *Server) fetched(in Fetched, out []Output) []Output {
 	l := s.loads[in.Call]
 	delete(s.loads, in.Call)
 	if in.Status != OK && l.rescue > 0 {
-		l.asked = nil
-		return s.rescue(l, out)
+		s.salvaging = false // the next beat begins again
+		return out
 	}
 	if in.Status != OK {
 		return s.give(l, Failed, out)

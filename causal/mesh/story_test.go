@@ -150,6 +150,18 @@ func (s *story) change(t *testing.T, d *datadriven.TestData, at int) {
 		s.down[at], s.links[at] = true, nil
 	case "view":
 		s.decide(t, d)
+	case "outage": // all servers end, and a ring of new ones finds only the store
+		for i := range s.servers {
+			s.down[i], s.links[i] = true, nil
+		}
+		lost := s.view.Ring
+		s.decide(t, d)
+		s.view.Lost = append(s.view.Lost, lost...)
+		s.opt.Settled, s.opt.Floor = s.store.Left()
+		for range s.view.Ring {
+			s.add(nil)
+		}
+		s.relink()
 	case "tell":
 		s.tell(at)
 	case "join":
