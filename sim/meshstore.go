@@ -226,3 +226,24 @@ func (s *MeshStore) Wrote(d mesh.Dot, key string) bool {
 	w := s.truth[d]
 	return w != nil && slices.ContainsFunc(w.Muts, func(m mesh.Mut) bool { return m.Key == key })
 }
+
+// Snapshot judges what a transaction sees: of every key it has read, the newest write of
+// its snapshot.
+func (s *MeshStore) Snapshot(tx *mesh.Tx) error {
+	carried := map[mesh.Dot]bool{}
+	for _, w := range tx.Carried {
+		carried[w.Dot] = true
+	}
+	for _, seen := range tx.Seen {
+		newest := s.outside[seen.Key].Stamp
+		for _, w := range s.byKey[seen.Key] {
+			if newest.Less(w.Stamp) && (tx.At.Has(w.Dot) || carried[w.Dot]) {
+				newest = w.Stamp
+			}
+		}
+		if seen.Stamp != newest && seen.Stamp.Origin != 0 || seen.Stamp.Less(newest) {
+			return fmt.Errorf("%s was read as of %v, and %v is the newest in the snapshot %v", seen.Key, seen.Stamp, newest, tx.At.Set)
+		}
+	}
+	return nil
+}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/freshet-cache/freshet/causal/mesh"
+	"github.com/freshet-cache/freshet/causal/wire"
 	"github.com/freshet-cache/freshet/check"
 )
 
@@ -65,6 +66,12 @@ func (x *transaction) after() []int {
 // and at last the commit.
 func (x *transaction) next() {
 	s, r := x.s, x.s.rng("transactions")
+	if chance(r, s.cfg.Strip) { // on its way to the next step of the workflow
+		tx, err := wire.ResumeTx(wire.TxToken(x.tx))
+		if s.fail(err); err == nil {
+			x.tx = tx
+		}
+	}
 	tx := x.tx
 	if x.branch != nil && r.IntN(2) == 0 {
 		tx = x.branch
@@ -96,6 +103,7 @@ func (x *transaction) next() {
 			x.abort()
 			return
 		}
+		s.fail(s.store.Snapshot(tx))
 		for i, k := range keys {
 			if !slices.Contains(x.wrote, k) {
 				x.reads = append(x.reads, cells([]string{k}, items[i:i+1])...)

@@ -11,9 +11,9 @@ type Snap struct {
 	View *View // it was fixed in; what was retired by then belongs to it
 }
 
-// has reports whether a write belongs to a snapshot.
-func (p Snap) has(d Dot) bool {
-	return d != Dot{} && (p.Set.Covers(d) || d.Origin <= p.View.Newest && !slices.Contains(p.View.Ring, d.Origin) && !slices.Contains(p.View.Lost, d.Origin))
+// Has reports whether a write belongs to a snapshot.
+func (p Snap) Has(d Dot) bool {
+	return d != Dot{} && (p.Set.Covers(d) || p.View != nil && d.Origin <= p.View.Newest && !slices.Contains(p.View.Ring, d.Origin) && !slices.Contains(p.View.Lost, d.Origin))
 }
 
 // Seen is what a transaction has read of a key.
@@ -54,11 +54,11 @@ func (s *Server) pick(k *key, at Snap) (Item, bool) {
 	switch {
 	case !k.complete:
 		return Item{}, false
-	case at.Set.Equal(s.visible.Frontier), at.has(k.dot), k.dot == Dot{} && (k.Exists || k.Stamp == Stamp{}):
+	case at.Set.Equal(s.visible.Frontier), at.Has(k.dot), k.dot == Dot{} && (k.Exists || k.Stamp == Stamp{}):
 		return k.Item, true
 	}
 	for _, v := range k.older {
-		if at.has(v.dot) || v.Stamp == (Stamp{}) {
+		if at.Has(v.dot) || v.Stamp == (Stamp{}) {
 			return v.Item, true
 		}
 	}
@@ -130,11 +130,11 @@ func (k *key) restart(it Item, d Dot) {
 // Tx is a transaction, or a branch of one: it travels with its workflow. Begin comes first.
 type Tx struct {
 	Session
-	at     Snap
-	seen   []Seen // sorted
-	buffer []Mut
-	open   int  // branches that have not come back
-	branch bool // it is one
+	At     Snap
+	Seen   []Seen // sorted
+	Buffer []Mut
+	Open   int  // branches that have not come back
+	Branch bool // it is one
 }
 
 // Begin fixes the snapshot; Began takes the answer.
@@ -144,7 +144,7 @@ func (t *Tx) Begin(op Op) ReadMany { return t.ReadMany(op) }
 func (t *Tx) Began(r Reply) bool {
 	if r.Outcome == Done {
 		t.carried(r)
-		t.at = r.At
+		t.At = r.At
 	}
 	return r.Outcome == Done
 }
@@ -158,7 +158,7 @@ func (t *Tx) carried(r Reply) {
 
 // Look asks for several keys. Nothing may be bare.
 func (t *Tx) Look(op Op, keys ...string) Look {
-	return Look{op, keys, t.at, t.open == 0 && !t.branch, t.seen}
+	return Look{op, keys, t.At, t.Open == 0 && !t.Branch, t.Seen}
 }
 
 // Looked takes the answer to a Look: what the transaction sees of its keys. If it is Stale
@@ -167,14 +167,14 @@ func (t *Tx) Looked(r Reply, keys ...string) ([]Item, Outcome) {
 	if r.Outcome != Done {
 		return nil, r.Outcome
 	}
-	t.at = r.At
+	t.At = r.At
 	t.carried(r)
 	items := make([]Item, len(keys))
 	for i, name := range keys {
 		it := overlay(r.Items[i], name, t.Carried)
 		t.Time = max(t.Time, it.Stamp.Time) // M1
 		t.saw(Seen{name, it.Stamp})
-		for _, m := range t.buffer {
+		for _, m := range t.Buffer {
 			if m.Key == name { // the last one counts
 				it = Item{Exists: !m.Delete, Value: m.Value, Stamp: it.Stamp}
 			}
@@ -186,37 +186,37 @@ func (t *Tx) Looked(r Reply, keys ...string) ([]Item, Outcome) {
 
 // saw remembers what was read of a key first.
 func (t *Tx) saw(n Seen) {
-	if j, ok := slices.BinarySearchFunc(t.seen, n.Key, func(s Seen, key string) int { return cmp.Compare(s.Key, key) }); !ok {
-		t.seen = slices.Insert(slices.Clone(t.seen), j, n)
+	if j, ok := slices.BinarySearchFunc(t.Seen, n.Key, func(s Seen, key string) int { return cmp.Compare(s.Key, key) }); !ok {
+		t.Seen = slices.Insert(slices.Clone(t.Seen), j, n)
 	}
 }
 
 // Set buffers a write until Commit.
 func (t *Tx) Set(m Mut) {
-	t.buffer = slices.DeleteFunc(slices.Clone(t.buffer), func(o Mut) bool { return o.Key == m.Key })
-	t.buffer = append(t.buffer, m)
+	t.Buffer = slices.DeleteFunc(slices.Clone(t.Buffer), func(o Mut) bool { return o.Key == m.Key })
+	t.Buffer = append(t.Buffer, m)
 }
 
 // Commit asks to write everything at once, as one write with one dot (T5). A branch does
 // not commit; and none may be open.
-func (t *Tx) Commit(op Op) Put { return t.Put(op, t.buffer...) }
+func (t *Tx) Commit(op Op) Put { return t.Put(op, t.Buffer...) }
 
 // Fork is a branch that reads from the same snapshot; no snapshot moves until it is joined.
 func (t *Tx) Fork() *Tx {
-	t.open++
+	t.Open++
 	f := *t
-	f.open, f.branch = 0, true
+	f.Open, f.Branch = 0, true
 	return &f
 }
 
 // Join takes back a branch, with what it has read and buffered.
 func (t *Tx) Join(f *Tx) {
-	t.open--
+	t.Open--
 	t.Session.Join(&f.Session)
-	for _, s := range f.seen {
+	for _, s := range f.Seen {
 		t.saw(s)
 	}
-	for _, m := range f.buffer {
+	for _, m := range f.Buffer {
 		t.Set(m)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/freshet-cache/freshet/causal/dot"
 	"github.com/freshet-cache/freshet/causal/mesh"
@@ -111,57 +110,16 @@ func DecodeWrite(b []byte) (*mesh.Write, error) {
 	return w, nil
 }
 
-// Token is the session for the next step of its workflow. Up to limit bytes it carries
-// writes with their values, beyond that only their dots: the journal has the rest. What it
-// takes then is bounded by the servers and by the writes that are visible nowhere.
-func Token(s *mesh.Session, limit int) []byte {
-	head := binary.AppendUvarint([]byte{wireVersion}, s.Time)
-	head = dot.AppendFrontier(head, s.Deps)
-	b := binary.AppendUvarint(head, uint64(len(s.Carried)))
-	for _, w := range s.Carried {
-		b = appendBody(dot.AppendFrontier(b, w.Deps), w)
-	}
-	bare := s.Bare
-	if len(b) > limit && len(s.Carried) > 0 {
-		b, bare = binary.AppendUvarint(slices.Clip(head), 0), slices.Clone(bare)
-		for _, w := range s.Carried {
-			bare = append(bare, w.Dot)
-		}
-	}
-	return dot.AppendDots(b, bare)
-}
-
-// MaxToken is the longest token that Resume takes.
-const MaxToken = 1 << 20
-
-// Resume is the session that a token stands for. Whoever lets tokens pass through
-// others' hands must see to it that they come back unchanged.
-func Resume(token []byte) (*mesh.Session, error) {
-	r := dot.NewReader(token)
-	if len(token) > MaxToken || r.Byte() != wireVersion {
-		return nil, ErrFormat
-	}
-	s := &mesh.Session{Time: r.Uint(), Deps: r.Frontier()}
-	for range r.Count() {
-		w := body(r, r.Frontier())
-		if r.Bad() || len(s.Carried) > 0 && !s.Carried[len(s.Carried)-1].Stamp.Less(w.Stamp) {
-			return nil, ErrFormat
-		}
-		s.Carried = append(s.Carried, w)
-	}
-	s.Bare = r.Dots()
-	if !r.Done() {
-		return nil, ErrFormat
-	}
-	return s, nil
-}
-
 // appendBody appends all of a write but its Deps.
 func appendBody(b []byte, w *mesh.Write) []byte {
 	b = dot.AppendDots(b, append([]dot.Dot{w.Dot}, w.After...))
 	b = binary.AppendUvarint(binary.AppendUvarint(b, w.Stamp.Time), uint64(w.Stamp.Origin))
-	b = binary.AppendUvarint(b, uint64(len(w.Muts)))
-	for _, m := range w.Muts {
+	return appendMuts(b, w.Muts)
+}
+
+func appendMuts(b []byte, muts []mesh.Mut) []byte {
+	b = binary.AppendUvarint(b, uint64(len(muts)))
+	for _, m := range muts {
 		b = dot.AppendBytes(b, []byte(m.Key))
 		if m.Delete {
 			b = append(b, 0)
@@ -182,6 +140,13 @@ func body(r *dot.Reader, deps dot.Frontier) *mesh.Write {
 	if len(dots) > 1 {
 		w.After = dots[1:]
 	}
+	if w.Muts = muts(r); r.Bad() {
+		return nil
+	}
+	return w
+}
+
+func muts(r *dot.Reader) (out []mesh.Mut) {
 	for range r.Count() {
 		m := mesh.Mut{Key: string(r.Bytes())}
 		switch r.Byte() {
@@ -195,7 +160,7 @@ func body(r *dot.Reader, deps dot.Frontier) *mesh.Write {
 		if r.Bad() {
 			return nil
 		}
-		w.Muts = append(w.Muts, m)
+		out = append(out, m)
 	}
-	return w
+	return out
 }

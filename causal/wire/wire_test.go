@@ -83,6 +83,49 @@ func TestTokens(t *testing.T) {
 	}
 }
 
+func someTx() *Tx {
+	t := &Tx{Session: Session{Deps: someWrites()[2].Deps, Time: 7}, Open: 2, Branch: true}
+	t.Carried = []*Write{someWrites()[1]}
+	t.At = Snap{Set: t.Deps, View: &View{Number: 4, Ring: []Origin{1, 3}, Lost: []Origin{2}, Newest: 3}}
+	t.Seen = []Seen{{Key: "a", Stamp: Stamp{Time: 3, Origin: 1}}, {Key: "b"}}
+	t.Set(Mut{Key: "k", Value: []byte("v")})
+	t.Set(Mut{Key: "l", Delete: true})
+	return t
+}
+
+func TestTransactionsTravel(t *testing.T) {
+	for _, tx := range []*Tx{someTx(), {}} {
+		token := TxToken(tx)
+		got, err := ResumeTx(token)
+		if err != nil || !reflect.DeepEqual(got, tx) {
+			t.Fatalf("%+v came back as %+v, %v", tx, got, err)
+		}
+		for i := range token {
+			if _, err := ResumeTx(token[:i]); err == nil {
+				t.Fatalf("half a token of %d bytes was taken", i)
+			}
+		}
+	}
+}
+
+func FuzzResumeTx(f *testing.F) {
+	f.Add(TxToken(someTx()))
+	f.Add(TxToken(&Tx{}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		tx, err := ResumeTx(b)
+		if err != nil {
+			return
+		}
+		if again := TxToken(tx); !bytes.Equal(again, b) {
+			t.Fatalf("%x became %x", b, again)
+		}
+		server := New(Options{Self: 1, View: View{Number: 1, Ring: []Origin{1, 2}}})
+		server.Step(0, tx.Begin(1), nil)
+		server.Step(0, tx.Look(2, "a", "b"), nil)
+		server.Step(0, tx.Commit(3), nil)
+	})
+}
+
 func FuzzResume(f *testing.F) {
 	s := &Session{Deps: someWrites()[2].Deps, Time: 12}
 	s.Carried = []*Write{someWrites()[1], someWrites()[3]}

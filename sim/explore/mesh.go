@@ -18,6 +18,7 @@ type Mesh struct {
 	Keys     []string // cached as absent everywhere when all begins
 	Capacity int      // of every server
 	Window   int
+	Versions int
 	Beats    int // laps that may go off
 	Evicts   int // keys that may be evicted
 	Breaks   int // connections that may break; they are opened again at any time
@@ -33,8 +34,11 @@ type MeshCall struct {
 	Read   string // keys, one letter each
 	Put    string // a key
 	Delete bool
-	Fork   int // 1 plus the session whose knowledge it begins with
-	Join   int // 1 plus the session whose knowledge it takes
+	Fork   int    // 1 plus the session whose knowledge it begins with
+	Join   int    // 1 plus the session whose knowledge it takes
+	Begin  bool   // a transaction, to which what follows belongs
+	Look   string // keys, one letter each
+	Commit string // keys that it writes
 }
 
 type meshWorld struct {
@@ -70,6 +74,7 @@ type meshSession struct {
 	call MeshCall
 	op   mesh.Op
 	at   int
+	tx   *mesh.Tx // under way
 }
 
 // Begin returns the first state.
@@ -80,7 +85,7 @@ func (s Mesh) Begin() World {
 		w.view.Ring = append(w.view.Ring, mesh.Origin(i+1))
 	}
 	for i := range s.Servers {
-		w.add(mesh.New(mesh.Options{Self: mesh.Origin(i + 1), View: w.view, Keys: s.Capacity, Window: s.Window}))
+		w.add(mesh.New(mesh.Options{Self: mesh.Origin(i + 1), View: w.view, Keys: s.Capacity, Window: s.Window, Versions: s.Versions}))
 	}
 	for range s.Sessions {
 		w.sessions = append(w.sessions, &meshSession{past: causes{}})
@@ -178,6 +183,16 @@ func (w *meshWorld) call(i, at int, call MeshCall) {
 	w.op++
 	c.busy, c.call, c.op, c.at = true, call, w.op, at
 	switch {
+	case call.Begin:
+		c.tx = &mesh.Tx{Session: c.Session}
+		w.step(at, c.tx.Begin(w.op))
+	case call.Look != "":
+		w.step(at, c.tx.Look(w.op, strings.Split(call.Look, "")...))
+	case call.Commit != "":
+		for _, k := range strings.Split(call.Commit, "") {
+			c.tx.Set(mesh.Mut{Key: k, Value: fmt.Appendf(nil, "t%d", i)})
+		}
+		w.step(at, c.tx.Commit(w.op))
 	case call.Put != "":
 		w.step(at, c.Put(w.op, mesh.Mut{Key: call.Put, Value: fmt.Appendf(nil, "v%d.%d", i, c.next), Delete: call.Delete}))
 	case len(call.Read) == 1:
@@ -203,9 +218,29 @@ func (w *meshWorld) replied(r mesh.Reply) {
 		c.next--
 		return
 	}
+	if r.Outcome == mesh.Stale { // the workflow ends
+		c.next = len(w.scope.Sessions[i])
+		return
+	}
 	if r.Outcome != mesh.Done {
 		w.fail(fmt.Errorf("session %d is answered %d", i, r.Outcome))
 		return
+	}
+	switch {
+	case c.call.Begin:
+		c.tx.Began(r)
+		return
+	case c.call.Look != "":
+		c.tx.Looked(r, strings.Split(c.call.Look, "")...)
+		w.fail(w.store.Snapshot(c.tx))
+		return
+	case c.call.Commit != "":
+		c.Session = c.tx.Session
+		for d, past := range w.causes {
+			if c.tx.At.Has(d) {
+				c.know(past)
+			}
+		}
 	}
 	keys := strings.Split(c.call.Read, "")
 	if c.call.Read == "" {
@@ -276,7 +311,7 @@ func (w *meshWorld) step(i int, in mesh.Input) {
 			case mesh.Greeting:
 				w.step(int(out.To)-1, mesh.Received{Message: m})
 			case mesh.Snapshot:
-				w.servers[out.To-1] = mesh.New(mesh.Options{Self: out.To, View: w.view, Copy: &m, Keys: w.scope.Capacity, Window: w.scope.Window})
+				w.servers[out.To-1] = mesh.New(mesh.Options{Self: out.To, View: w.view, Copy: &m, Keys: w.scope.Capacity, Window: w.scope.Window, Versions: w.scope.Versions})
 				w.relink()
 			default:
 				w.links[i] = append(slices.Clone(w.links[i]), m)
@@ -402,6 +437,9 @@ func (w *meshWorld) Dump() string {
 	for _, c := range w.sessions {
 		past := slices.SortedFunc(maps.Keys(c.past), func(a, b mesh.Dot) int { return strings.Compare(a.String(), b.String()) })
 		fmt.Fprintf(&b, "session %d %v %v %v\n", c.next, c.busy, &c.Session, past)
+		if c.tx != nil {
+			fmt.Fprintf(&b, "transaction %v %v %v\n", &c.tx.Session, c.tx.At.Set, c.tx.Seen)
+		}
 	}
 	l := w.left
 	fmt.Fprintln(&b, l.Beats, l.Evicts, l.Breaks, l.Losses, l.Crashes, l.Suspects, l.Joins)

@@ -15,6 +15,11 @@ var (
 	readX  = anywhere(MeshCall{Read: "x"})
 	readY  = anywhere(MeshCall{Read: "y"})
 	readXY = anywhere(MeshCall{Read: "xy"})
+
+	begin    = anywhere(MeshCall{Begin: true})
+	lookX    = anywhere(MeshCall{Look: "x"})
+	lookXY   = anywhere(MeshCall{Look: "xy"})
+	commitXY = anywhere(MeshCall{Commit: "xy"})
 )
 
 func at(i int, c MeshCall) MeshCall { c.At = i; return c }
@@ -41,6 +46,8 @@ var meshes = []struct {
 	{"suspected-of-three", 4_000, Mesh{Servers: 3, Keys: []string{"x"}, Suspects: 1, Sessions: [][]MeshCall{{at(0, putX)}, {at(1, readX), at(2, readX)}}}},
 	{"join", 4_000, Mesh{Servers: 2, Keys: []string{"x", "y"}, Joins: 1, Sessions: [][]MeshCall{{at(0, putX), at(1, putY)}, {readY, readX}}}},
 	{"suspected-and-join", 4_000, Mesh{Servers: 2, Keys: []string{"x"}, Suspects: 1, Joins: 1, Beats: 2, Sessions: [][]MeshCall{{at(0, putX)}, {readX}}}},
+	{"snapshot", 5_000, Mesh{Servers: 2, Keys: []string{"x", "y"}, Versions: 2, Beats: 1, Sessions: [][]MeshCall{{at(0, putX), at(0, putY), at(1, putX)}, {at(0, begin), at(1, lookX), at(0, lookXY)}}}},
+	{"transaction", 5_000, Mesh{Servers: 2, Evicts: 1, Versions: 1, Beats: 1, Sessions: [][]MeshCall{{at(0, putX), at(1, putY)}, {begin, lookX, at(1, commitXY)}, {at(0, readXY)}}}},
 	{"window", 5_000, Mesh{Servers: 2, Window: 1, Beats: 3, Sessions: [][]MeshCall{{at(0, putX), at(0, putX)}, {at(0, putX), readX}}}},
 }
 

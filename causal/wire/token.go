@@ -1,0 +1,137 @@
+package wire
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/freshet-cache/freshet/causal/dot"
+	"github.com/freshet-cache/freshet/causal/mesh"
+)
+
+// Token is the session for the next step of its workflow. Up to limit bytes it carries
+// writes with their values, beyond that only their dots: the journal has the rest. What it
+// takes then is bounded by the servers and by the writes that are visible nowhere.
+func Token(s *mesh.Session, limit int) []byte {
+	head := binary.AppendUvarint([]byte{wireVersion}, s.Time)
+	head = dot.AppendFrontier(head, s.Deps)
+	b := binary.AppendUvarint(head, uint64(len(s.Carried)))
+	for _, w := range s.Carried {
+		b = appendBody(dot.AppendFrontier(b, w.Deps), w)
+	}
+	bare := s.Bare
+	if len(b) > limit && len(s.Carried) > 0 {
+		b, bare = binary.AppendUvarint(slices.Clip(head), 0), slices.Clone(bare)
+		for _, w := range s.Carried {
+			bare = append(bare, w.Dot)
+		}
+	}
+	return dot.AppendDots(b, bare)
+}
+
+// MaxToken is the longest token that Resume takes.
+const MaxToken = 1 << 20
+
+// Resume is the session that a token stands for. Whoever lets tokens pass through
+// others' hands must see to it that they come back unchanged.
+func Resume(token []byte) (*mesh.Session, error) {
+	r := dot.NewReader(token)
+	if len(token) > MaxToken || r.Byte() != wireVersion {
+		return nil, ErrFormat
+	}
+	s := &mesh.Session{Time: r.Uint(), Deps: r.Frontier()}
+	for range r.Count() {
+		w := body(r, r.Frontier())
+		if r.Bad() || len(s.Carried) > 0 && !s.Carried[len(s.Carried)-1].Stamp.Less(w.Stamp) {
+			return nil, ErrFormat
+		}
+		s.Carried = append(s.Carried, w)
+	}
+	s.Bare = r.Dots()
+	if !r.Done() {
+		return nil, ErrFormat
+	}
+	return s, nil
+}
+
+// TxToken is a transaction, or a branch of one, for the next step of its workflow. It
+// carries all values.
+func TxToken(t *mesh.Tx) []byte {
+	b := dot.AppendBytes([]byte{wireVersion}, Token(&t.Session, MaxToken))
+	b = appendView(dot.AppendFrontier(b, t.At.Set), t.At.View)
+	b = binary.AppendUvarint(b, uint64(len(t.Seen)))
+	for _, s := range t.Seen {
+		b = dot.AppendBytes(b, []byte(s.Key))
+		b = binary.AppendUvarint(binary.AppendUvarint(b, s.Stamp.Time), uint64(s.Stamp.Origin))
+	}
+	b = binary.AppendUvarint(appendMuts(b, t.Buffer), uint64(t.Open))
+	if t.Branch {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+// ResumeTx is the transaction that a token stands for; see Resume.
+func ResumeTx(token []byte) (*mesh.Tx, error) {
+	r := dot.NewReader(token)
+	if len(token) > 2*MaxToken || r.Byte() != wireVersion {
+		return nil, ErrFormat
+	}
+	s, err := Resume(r.Bytes())
+	if err != nil {
+		return nil, ErrFormat
+	}
+	t := &mesh.Tx{Session: *s, At: mesh.Snap{Set: r.Frontier(), View: view(r)}}
+	for range r.Count() {
+		seen := mesh.Seen{Key: string(r.Bytes()), Stamp: dot.Stamp{Time: r.Uint(), Origin: r.Origin()}}
+		if n := len(t.Seen); r.Bad() || n > 0 && t.Seen[n-1].Key >= seen.Key {
+			return nil, ErrFormat
+		}
+		t.Seen = append(t.Seen, seen)
+	}
+	t.Buffer, t.Open = muts(r), int(r.Origin())
+	switch branch := r.Byte(); {
+	case branch > 1 || !r.Done():
+		return nil, ErrFormat
+	default:
+		t.Branch = branch == 1
+	}
+	return t, nil
+}
+
+// appendView appends a view; there is none before the snapshot is fixed.
+func appendView(b []byte, v *mesh.View) []byte {
+	if v == nil {
+		return append(b, 0)
+	}
+	b = binary.AppendUvarint(append(b, 1), v.Number)
+	for _, lives := range [][]mesh.Origin{v.Ring, v.Lost, {v.Newest}} {
+		b = binary.AppendUvarint(b, uint64(len(lives)))
+		for _, o := range lives {
+			b = binary.AppendUvarint(b, uint64(o))
+		}
+	}
+	return b
+}
+
+func view(r *dot.Reader) *mesh.View {
+	switch r.Byte() {
+	case 0:
+		return nil
+	case 1:
+	default:
+		r.Fail()
+	}
+	v := &mesh.View{Number: r.Uint()}
+	newest := []mesh.Origin{}
+	for _, lives := range []*[]mesh.Origin{&v.Ring, &v.Lost, &newest} {
+		for range r.Count() {
+			*lives = append(*lives, r.Origin())
+		}
+	}
+	if len(newest) != 1 {
+		r.Fail()
+		return nil
+	}
+	v.Newest = newest[0]
+	return v
+}
