@@ -50,6 +50,9 @@ var (
 	ErrOutcomeUnknown = errors.New("causal: outcome unknown: the write is under way and may take effect; read the key to find out")
 	// ErrRejected means that the store cannot take the write, and never will.
 	ErrRejected = errors.New("causal: rejected: nothing was written; the store does not take it")
+	// ErrStale means that nothing was written: what the transaction reads from is not to be
+	// had any more, and something that it has read has changed.
+	ErrStale = errors.New("causal: stale: nothing was written; the transaction's snapshot is gone, begin it again")
 	// ErrOver means that this life of the server was ended by the others, or that it does
 	// not hear whether it was. What was being written may take effect.
 	ErrOver = errors.New("causal: over: this server is not a member of the ring, or cannot tell; ask another")
@@ -109,9 +112,12 @@ type Options struct {
 	// again, and must not block. Default: nobody is told.
 	Retired func(life uint32)
 	// Keys bounds the keys in memory, Window the writes of this server that have not been
-	// everywhere, Loads the requests to the store that readers wait for. Defaults
+	// everywhere, Waits the operations that wait for rows. Defaults
 	// 1 << 20, 4096, 4096.
-	Keys, Window, Loads int
+	Keys, Window, Waits int
+	// Versions is how many values of a key are kept for transactions, which begin again
+	// when theirs is gone. Default 8.
+	Versions int
 	// Beat is how often the servers find out what all have received. Default 10 ms.
 	Beat time.Duration
 	// Timeout bounds each request to the store. Default 5 s.
@@ -141,6 +147,9 @@ func (o *Options) check() error {
 	}
 	if o.Beat == 0 {
 		o.Beat = 10 * time.Millisecond
+	}
+	if o.Versions <= 0 {
+		o.Versions = 8
 	}
 	if o.Timeout == 0 {
 		o.Timeout = 5 * time.Second
@@ -240,7 +249,7 @@ func New(opt Options) (*Server, error) {
 
 // begin makes the machine.
 func (s *Server) begin(o mesh.Options) {
-	o.Self, o.View, o.Window, o.Keys, o.Loads = mesh.Origin(s.opt.Self), s.view.machine(), s.opt.Window, s.opt.Keys, s.opt.Loads
+	o.Self, o.View, o.Window, o.Keys, o.Waits, o.Versions = mesh.Origin(s.opt.Self), s.view.machine(), s.opt.Window, s.opt.Keys, s.opt.Waits, s.opt.Versions
 	s.machine = mesh.New(o)
 }
 
@@ -403,6 +412,8 @@ func outcome(r mesh.Reply, cause error) (err error) {
 		err = ErrBehind
 	case mesh.Rejected:
 		err = ErrRejected
+	case mesh.Stale:
+		err = ErrStale
 	case mesh.Over:
 		err = ErrOver
 	default:

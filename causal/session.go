@@ -39,6 +39,7 @@ type Space[V any] struct {
 	at     Servers
 	opt    SpaceOptions[V]
 	sealer sealer
+	txs    sealer // of transactions, whose tokens are no sessions'
 }
 
 // NewSpace returns a space at a server, or at that of a ring, whose closing is not its
@@ -50,7 +51,7 @@ func NewSpace[V any](at Servers, opt SpaceOptions[V]) (*Space[V], error) {
 	if opt.MaxToken <= 0 {
 		opt.MaxToken = 2 << 10
 	}
-	return &Space[V]{at: at, opt: opt, sealer: newSealer(opt.Name, opt.Key)}, nil
+	return &Space[V]{at: at, opt: opt, sealer: newSealer(opt.Name, opt.Key), txs: newSealer(opt.Name+" transactions", opt.Key)}, nil
 }
 
 // Session is a workflow's context: what it has seen and written. A session is not safe
@@ -100,18 +101,25 @@ type Item[V any] struct {
 	Exists bool
 }
 
-// ask does one operation, and takes its answer.
-func (s *Session[V]) ask(ctx context.Context, in func(op mesh.Op) mesh.Input, keys ...string) ([]mesh.Item, error) {
+// recall finds the server, and has what the session knows by name only.
+func (s *Session[V]) recall(ctx context.Context) (*Server, error) {
 	server, err := s.sp.at.Server()
+	if err != nil || len(s.m.Bare) == 0 {
+		return server, err
+	}
+	r, err := server.do(ctx, func(op mesh.Op) mesh.Input { return s.m.Recall(op) })
 	if err != nil {
 		return nil, err
 	}
-	if len(s.m.Bare) > 0 { // what is known by name only comes first
-		r, err := server.do(ctx, func(op mesh.Op) mesh.Input { return s.m.Recall(op) })
-		if err != nil {
-			return nil, err
-		}
-		s.m.Took(r)
+	s.m.Took(r)
+	return server, nil
+}
+
+// ask does one operation, and takes its answer.
+func (s *Session[V]) ask(ctx context.Context, in func(op mesh.Op) mesh.Input, keys ...string) ([]mesh.Item, error) {
+	server, err := s.recall(ctx)
+	if err != nil {
+		return nil, err
 	}
 	r, err := server.do(ctx, in)
 	if err != nil {
@@ -120,11 +128,11 @@ func (s *Session[V]) ask(ctx context.Context, in func(op mesh.Op) mesh.Input, ke
 	return s.m.Took(r, keys...), nil
 }
 
-func (s *Session[V]) decode(key string, it mesh.Item) (out Item[V], err error) {
+func (sp *Space[V]) decode(key string, it mesh.Item) (out Item[V], err error) {
 	if !it.Exists {
 		return out, nil
 	}
-	if out.Value, err = s.sp.opt.Codec.Decode(it.Value); err != nil {
+	if out.Value, err = sp.opt.Codec.Decode(it.Value); err != nil {
 		return out, fmt.Errorf("causal: the value of %q cannot be decoded: %w", key, err)
 	}
 	out.Exists = true
@@ -142,7 +150,7 @@ func (s *Session[V]) Get(ctx context.Context, key string) (V, bool, error) {
 	if err != nil {
 		return none, false, err
 	}
-	it, err := s.decode(key, items[0])
+	it, err := s.sp.decode(key, items[0])
 	return it.Value, it.Exists, err
 }
 
@@ -158,7 +166,7 @@ func (s *Session[V]) GetMany(ctx context.Context, keys ...string) ([]Item[V], er
 	}
 	out := make([]Item[V], len(keys))
 	for i, it := range items {
-		if out[i], err = s.decode(keys[i], it); err != nil {
+		if out[i], err = s.sp.decode(keys[i], it); err != nil {
 			return nil, err
 		}
 	}

@@ -14,7 +14,7 @@
 //	K1 Only what the coordinator has stored is told: a successor knows of every view that
 //	   anybody has heard of.
 //	K2 A number is given to one life only, and numbers of lives and views grow.
-//	K3 A lease is granted to members of the latest view only, and counts from when the
+//	K3 A lease is for members of the view that is told with it, and counts from when the
 //	   member asked for it.
 //	K4 Who is left out is lost until the ring says that all of it has been everywhere.
 //	K5 A ring has a member that knows its writes, or begins anew with one that asks the

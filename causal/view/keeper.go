@@ -37,7 +37,7 @@ type Renew struct {
 type Grant struct {
 	Seq    uint64
 	Origin uint32     // the member's number; 0: it has none yet, ask again
-	Length lease.Tick // of the lease, from when the Renew was sent; 0: there is none
+	Length lease.Tick // of the lease, from when the Renew was sent, if the View has the member in its ring
 	View   View
 }
 
@@ -143,12 +143,9 @@ func (k *Keeper) Renewed(now lease.Tick, in Renew) (g Grant, saves []Save, ok bo
 		}
 	}
 	saves = k.save()
-	g = Grant{Seq: in.Seq, View: k.stored} // K1
+	g = Grant{Seq: in.Seq, Length: k.opt.Length, View: k.stored} // K1
 	if i := slices.IndexFunc(k.stored.Ring, func(m Place) bool { return m.Name == in.Name }); i >= 0 {
 		g.Origin = k.stored.Ring[i].Origin
-		if slices.ContainsFunc(k.view.Ring, func(m Place) bool { return m.Name == in.Name }) { // K3
-			g.Length = k.opt.Length
-		}
 	}
 	return g, saves, true
 }

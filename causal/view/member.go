@@ -71,7 +71,7 @@ func (m *Member) Granted(now lease.Tick, g Grant) (newer bool) {
 			}
 		}
 	}
-	if g.Length > 0 && g.View.Number == m.view.Number && m.Place() >= 0 { // K3
+	if g.View.Number == m.view.Number && m.Place() >= 0 { // K3
 		m.until = max(m.until, sent+lease.Shorten(g.Length, m.opt.Drift))
 	}
 	return newer

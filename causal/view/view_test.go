@@ -156,7 +156,7 @@ func TestViews(t *testing.T) {
 		for range 1500 {
 			w.now += lease.Tick(w.r.IntN(3e7))
 			if w.now >= until-slack && w.r.IntN(20) == 0 { // the lead ends, or is about to: another may follow within the slack
-				leader, until = w.r.IntN(2), w.now+lease.Tick(w.r.IntN(20e9))
+				leader, until = w.r.IntN(2), w.now+lease.Tick(w.r.IntN(4e9))
 				w.term++
 				turns++
 				w.keepers[leader].Elected(w.now, w.term, until, slack, w.stored)
@@ -177,7 +177,7 @@ func TestViews(t *testing.T) {
 				w.lives = append(w.lives, &life{name: fmt.Sprint("s", n), rate: int64(w.r.IntN(400) - 200), m: NewMember(MemberOptions{Name: fmt.Sprint("s", n), Addr: "a", Host: "h"})})
 			} else if len(living) > 0 && w.r.IntN(150) == 0 {
 				w.lives[living[w.r.IntN(len(living))]].dead = true
-			} else if len(living) > 0 && w.r.IntN(300) == 0 {
+			} else if len(living) > 0 && w.r.IntN(100) == 0 {
 				w.lives[living[w.r.IntN(len(living))]].m.Leave()
 			}
 			for _, i := range w.living() {

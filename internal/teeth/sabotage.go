@@ -22,7 +22,7 @@ const (
 )
 
 // Sabotages are all of them.
-var Sabotages = append(slices.Concat(loans, replicas, meshes), []Sabotage{
+var Sabotages = append(slices.Concat(loans, replicas, meshes, views, stamped), []Sabotage{
 	{Name: "no guard on taking a slice", File: "linear/clink/guard.go", Pkg: explore, Run: "TestLinear",
 		Old: "pc.state, pc.call, pc.token, pc.single = guarding, p.call(pc), p.name(), nil\n",
 		New: "pc.state, pc.token, pc.single = guarded, p.name(), nil\n\tif len(out) >= 0 {\n\t\treturn out\n\t}\n"},

@@ -114,3 +114,49 @@ func TestDottedRefusals(t *testing.T) {
 		t.Errorf("a closed store persists: %v", err)
 	}
 }
+
+// A fence waits for a write of the origin that has begun: it is there when the fence stands,
+// or never.
+func TestFenceWaitsForWrites(t *testing.T) {
+	url, ctx := fresh(t, Migration{}), t.Context()
+	c := openDotted(t, url)
+	write := func(n uint64) error {
+		return c.Persist(ctx, dotted.Write{Dot: dotted.Dot{Origin: 1, N: n}, Stamp: dotted.Stamp{Time: n, Origin: 1}, Muts: []dotted.Mutation{{Key: "k", Value: []byte("v")}}})
+	}
+	if err := errors.Join(c.Begin(ctx, 1), write(1)); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := c.s.pool.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(ctx, "SELECT FROM "+c.s.schema+".dotted FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	written, fenced := make(chan error, 1), make(chan error, 1)
+	waits := func(n int) {
+		for seen := 0; seen < n; {
+			if err := c.s.pool.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%'||$1||'%'", c.s.schema).Scan(&seen); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case err := <-fenced:
+				t.Fatalf("the fence stands while a write is under way (%v)", err)
+			default:
+			}
+		}
+	}
+	go func() { written <- write(2) }()
+	waits(1)
+	go func() { fenced <- c.Fence(ctx, 1) }()
+	waits(2)
+	if err := tx.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(<-fenced, <-written); err != nil {
+		t.Fatal(err)
+	}
+	if entries, _, err := c.Journal(ctx, 1, 0, 9); err != nil || len(entries) != 2 {
+		t.Errorf("%v, %v", entries, err)
+	}
+}

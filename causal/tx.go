@@ -1,0 +1,180 @@
+package causal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/freshet-cache/freshet/causal/mesh"
+	"github.com/freshet-cache/freshet/causal/wire"
+)
+
+// Tx is a workflow that reads from one causal cut and writes all at once, wherever its steps
+// run. It is not safe for concurrent use; fork it for steps that run at the same time.
+type Tx[V any] struct {
+	sp *Space[V]
+	m  *mesh.Tx
+}
+
+// maxTries bounds how often Transact begins a transaction.
+const maxTries = 16
+
+// Transact runs fn as a transaction of a session that knows nothing, and again while its
+// snapshot is lost. It returns the session that knows what was read and written. What fn
+// does besides must bear to be repeated; an error of fn ends it, and nothing is written.
+func (sp *Space[V]) Transact(ctx context.Context, fn func(tx *Tx[V]) error) (*Session[V], error) {
+	return sp.Begin().Transact(ctx, fn)
+}
+
+// Transact is Space.Transact for a session that knows something already, and that takes
+// what was read and written.
+func (s *Session[V]) Transact(ctx context.Context, fn func(tx *Tx[V]) error) (*Session[V], error) {
+	for try := 1; ; try++ {
+		tx, err := s.BeginTx(ctx)
+		if err == nil {
+			err = fn(tx)
+		}
+		var done *Session[V]
+		if err == nil {
+			done, err = tx.Commit(ctx)
+		}
+		switch {
+		case err == nil:
+			s.Join(done)
+			return s, nil
+		case !errors.Is(err, ErrStale):
+			return nil, err
+		case try == maxTries:
+			return nil, fmt.Errorf("causal: given up after %d tries: %w", maxTries, err)
+		}
+	}
+}
+
+// BeginTx fixes what a transaction reads from: what is visible here, and what the session
+// knows.
+func (s *Session[V]) BeginTx(ctx context.Context) (*Tx[V], error) {
+	server, err := s.recall(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tx := &Tx[V]{s.sp, &mesh.Tx{Session: *s.m}}
+	r, err := server.do(ctx, func(op mesh.Op) mesh.Input { return tx.m.Begin(op) })
+	if err != nil {
+		return nil, err
+	}
+	tx.m.Began(r)
+	return tx, nil
+}
+
+// ResumeTx returns the transaction that a token stands for. See Resume for its errors.
+func (sp *Space[V]) ResumeTx(token string) (*Tx[V], error) {
+	b, err := sp.txs.open(token)
+	if err != nil {
+		return nil, err
+	}
+	m, err := wire.ResumeTx(b)
+	if err != nil {
+		return nil, fmt.Errorf("%w (%w)", ErrToken, err)
+	}
+	return &Tx[V]{sp, m}, nil
+}
+
+// Token is the transaction for its next step, at whichever server, with all that it is to
+// write.
+func (t *Tx[V]) Token() (string, error) {
+	b := wire.TxToken(t.m)
+	if len(b) > wire.MaxToken {
+		return "", fmt.Errorf("%w: %d bytes", ErrCarriesTooMuch, len(b))
+	}
+	return t.sp.txs.seal(b), nil
+}
+
+// Fork returns a branch that reads from the same snapshot, for a step that runs beside it. It
+// is joined, and does not commit.
+func (t *Tx[V]) Fork() *Tx[V] { return &Tx[V]{t.sp, t.m.Fork()} }
+
+// Join takes back a branch, with what it has read and is to write.
+func (t *Tx[V]) Join(f *Tx[V]) { t.m.Join(f.m) }
+
+// Get returns the value of key in the snapshot, or what the transaction is to write there.
+// ErrStale means that the snapshot is gone: begin again, as Transact does.
+func (t *Tx[V]) Get(ctx context.Context, key string) (V, bool, error) {
+	items, err := t.GetMany(ctx, key)
+	if err != nil {
+		var none V
+		return none, false, err
+	}
+	return items[0].Value, items[0].Exists, nil
+}
+
+// GetMany is Get for several keys.
+func (t *Tx[V]) GetMany(ctx context.Context, keys ...string) ([]Item[V], error) {
+	if err := valid(keys...); err != nil || len(keys) == 0 {
+		return nil, err
+	}
+	server, err := t.sp.at.Server()
+	if err != nil {
+		return nil, err
+	}
+	r, err := server.do(ctx, func(op mesh.Op) mesh.Input { return t.m.Look(op, keys...) })
+	if err != nil {
+		return nil, err
+	}
+	items, _ := t.m.Looked(r, keys...)
+	out := make([]Item[V], len(keys))
+	for i, it := range items {
+		if out[i], err = t.sp.decode(keys[i], it); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// Set has the commit set key to value.
+func (t *Tx[V]) Set(key string, value V) error {
+	b, err := t.sp.opt.Codec.Append(nil, value)
+	if err != nil {
+		return fmt.Errorf("causal: the value of %q cannot be encoded: %w", key, err)
+	}
+	if err := valid(key); err != nil {
+		return err
+	}
+	t.m.Set(mesh.Mut{Key: key, Value: b})
+	return nil
+}
+
+// Delete has the commit remove key.
+func (t *Tx[V]) Delete(key string) error {
+	if err := valid(key); err != nil {
+		return err
+	}
+	t.m.Set(mesh.Mut{Key: key, Delete: true})
+	return nil
+}
+
+// ErrBranch means that nothing was written: a branch does not commit, nor does who waits for
+// one.
+var ErrBranch = errors.New("causal: a branch of a transaction is open; join it, and commit what it was forked from")
+
+// Commit writes everything at once, and returns the session that knows what was read and
+// written. A transaction that only reads has nothing to write, and its session is returned.
+func (t *Tx[V]) Commit(ctx context.Context) (*Session[V], error) {
+	if t.m.Branch || t.m.Open > 0 {
+		return nil, ErrBranch
+	}
+	m := t.m.Session
+	s := &Session[V]{t.sp, &m}
+	if len(t.m.Buffer) == 0 {
+		return s, nil
+	}
+	server, err := t.sp.at.Server()
+	if err != nil {
+		return nil, err
+	}
+	r, err := server.do(ctx, func(op mesh.Op) mesh.Input { return t.m.Commit(op) })
+	if err != nil {
+		return nil, err
+	}
+	s.m.Took(r)
+	return s, nil
+}
