@@ -49,12 +49,18 @@ func (s *Server) look(in Look, out []Output) []Output {
 	return s.await(&wait{op: in.Op, keys: in.Keys, many: true, look: &in}, out)
 }
 
+// present reports whether a snapshot is what is visible now. Equal sets of different views
+// may leave out different lives (V5).
+func (s *Server) present(at Snap) bool {
+	return at.View != nil && at.View.Number == s.view.Number && at.Set.Equal(s.visible.Frontier)
+}
+
 // pick is a key's value in a snapshot, if it is still known.
 func (s *Server) pick(k *key, at Snap) (Item, bool) {
 	switch {
 	case !k.complete:
 		return Item{}, false
-	case at.Set.Equal(s.visible.Frontier), at.Has(k.dot), k.dot == Dot{} && (k.Exists || k.Stamp == Stamp{}):
+	case s.present(at), at.Has(k.dot), k.dot == Dot{} && (k.Exists || k.Stamp == Stamp{}):
 		return k.Item, true
 	}
 	for _, v := range k.older {
