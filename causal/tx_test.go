@@ -32,32 +32,7 @@ func TestTransactions(t *testing.T) {
 	})
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
-	// One writer: causal consistency does not order writers, so two might overwrite each other.
-	wg.Go(func() {
-		r, s := rand.New(rand.NewPCG(1, 1)), c.spaces[0].Begin()
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			from, to := r.IntN(accounts), r.IntN(accounts)
-			_, err := s.Transact(ctx, func(tx *Tx[string]) error {
-				items, err := tx.GetMany(ctx, fmt.Sprint("a", from), fmt.Sprint("a", to))
-				if err != nil || from == to {
-					return err
-				}
-				var a, b int
-				fmt.Sscan(items[0].Value, &a)
-				fmt.Sscan(items[1].Value, &b)
-				return errors.Join(tx.Set(fmt.Sprint("a", from), fmt.Sprint(a-1)), tx.Set(fmt.Sprint("a", to), fmt.Sprint(b+1)))
-			})
-			if err != nil && !errors.Is(err, ErrBusy) {
-				t.Error(err)
-				return
-			}
-		}
-	})
+	wg.Go(func() { transfer(t, c.spaces[0].Begin(), accounts, stop) })
 	stale := 0
 	for i := range 300 {
 		_, err := c.spaces[i%3].Transact(ctx, func(tx *Tx[string]) error {
@@ -97,6 +72,34 @@ func TestTransactions(t *testing.T) {
 	close(stop)
 	wg.Wait()
 	t.Logf("%d snapshots were lost", stale)
+}
+
+// transfer moves money between accounts until stop is closed. There is one who does: causal
+// consistency does not order writers, so two might overwrite each other.
+func transfer(t *testing.T, s *Session[string], accounts int, stop chan struct{}) {
+	ctx, r := t.Context(), rand.New(rand.NewPCG(1, 1))
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		from, to := r.IntN(accounts), r.IntN(accounts)
+		_, err := s.Transact(ctx, func(tx *Tx[string]) error {
+			items, err := tx.GetMany(ctx, fmt.Sprint("a", from), fmt.Sprint("a", to))
+			if err != nil || from == to {
+				return err
+			}
+			var a, b int
+			fmt.Sscan(items[0].Value, &a)
+			fmt.Sscan(items[1].Value, &b)
+			return errors.Join(tx.Set(fmt.Sprint("a", from), fmt.Sprint(a-1)), tx.Set(fmt.Sprint("a", to), fmt.Sprint(b+1)))
+		})
+		if err != nil && !errors.Is(err, ErrBusy) {
+			t.Error(err)
+			return
+		}
+	}
 }
 
 // A transaction sees what it is to write, its branches too, and nobody else does before it

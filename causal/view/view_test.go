@@ -27,6 +27,7 @@ func (l *life) now(t lease.Tick) lease.Tick { return t + t/1e6*lease.Tick(l.rate
 // lives; it knows what must hold.
 type world struct {
 	t       *testing.T
+	seed    int
 	r       *rand.Rand
 	now     lease.Tick
 	keepers [2]*Keeper
@@ -135,20 +136,20 @@ func (w *world) check() {
 		}
 		for _, o := range w.lives { // K7: nobody recovers what yet serves
 			if at, lost := o.m.Ended(l.m.Origin()); lost && o.now(w.now) >= at {
-				w.t.Fatalf("%s recovers life %d, which serves until %d", o.name, l.m.Origin(), l.m.Until())
+				w.t.Fatalf("seed %d: %s recovers life %d, which serves until %d", w.seed, o.name, l.m.Origin(), l.m.Until())
 			}
 		}
 	}
 }
 
 func TestViews(t *testing.T) {
-	seeds := 80
+	seeds := 160
 	if testing.Short() {
 		seeds = 50
 	}
 	views, served, turns := 0, 0, 0
 	for seed := range seeds {
-		w := &world{t: t, r: rand.New(rand.NewPCG(uint64(seed), 1)), terms: map[int]uint64{}, views: map[uint64]View{}, left: map[uint32]lease.Tick{}, now: 1e9}
+		w := &world{t: t, seed: seed, r: rand.New(rand.NewPCG(uint64(seed), 1)), terms: map[int]uint64{}, views: map[uint64]View{}, left: map[uint32]lease.Tick{}, now: 1e9}
 		for i := range w.keepers {
 			w.keepers[i] = NewKeeper(Options{Length: length, Silence: length})
 		}
