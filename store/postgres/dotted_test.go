@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -130,6 +131,7 @@ func TestFenceWaitsForWrites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = tx.Rollback(context.Background()) }() // or closing waits for it
 	if _, err := tx.Exec(ctx, "SELECT FROM "+c.s.schema+".dotted FOR UPDATE"); err != nil {
 		t.Fatal(err)
 	}
