@@ -89,6 +89,16 @@ func (r *Ring) Server() (*Server, error) {
 	return r.server, nil
 }
 
+// View is the latest ring that was heard of.
+func (r *Ring) View() View {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.member == nil {
+		return View{}
+	}
+	return public(r.member.View())
+}
+
 // Accept takes a connection that another server has opened. See Server.Accept.
 func (r *Ring) Accept(conn Conn) (deliver func(frame []byte)) {
 	s, err := r.Server()

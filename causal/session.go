@@ -92,6 +92,9 @@ func (s *Session[V]) Token() (string, error) {
 // Fork returns a session that knows what this one knows, for a step that runs beside it.
 func (s *Session[V]) Fork() *Session[V] { return &Session[V]{s.sp, s.m.Fork()} }
 
+// SameSpace reports whether two sessions may be joined.
+func (s *Session[V]) SameSpace(o *Session[V]) bool { return s.sp.sealer.space == o.sp.sealer.space }
+
 // Join takes what another session of the same space knows.
 func (s *Session[V]) Join(o *Session[V]) { s.m.Join(o.m) }
 

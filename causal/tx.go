@@ -93,8 +93,15 @@ func (t *Tx[V]) Token() (string, error) {
 // is joined, and does not commit.
 func (t *Tx[V]) Fork() *Tx[V] { return &Tx[V]{t.sp, t.m.Fork()} }
 
-// Join takes back a branch, with what it has read and is to write.
-func (t *Tx[V]) Join(f *Tx[V]) { t.m.Join(f.m) }
+// Join takes back a branch, with what it has read and is to write. It is ErrNotBranch, and
+// nothing happens, if f is none of t's.
+func (t *Tx[V]) Join(f *Tx[V]) error {
+	if f.sp.txs.space != t.sp.txs.space || !f.m.Branch || t.m.Open == 0 || !f.m.At.Set.Equal(t.m.At.Set) {
+		return ErrNotBranch
+	}
+	t.m.Join(f.m)
+	return nil
+}
 
 // Get returns the value of key in the snapshot, or what the transaction is to write there.
 // ErrStale means that the snapshot is gone: begin again, as Transact does.
@@ -155,6 +162,10 @@ func (t *Tx[V]) Delete(key string) error {
 // ErrBranch means that nothing was written: a branch does not commit, nor does who waits for
 // one.
 var ErrBranch = errors.New("causal: a branch of a transaction is open; join it, and commit what it was forked from")
+
+// ErrNotBranch means that nothing happened: what was to be joined is no open branch of the
+// transaction.
+var ErrNotBranch = errors.New("causal: not a branch of this transaction, or all of them are joined")
 
 // Commit writes everything at once, and returns the session that knows what was read and
 // written. A transaction that only reads has nothing to write, and its session is returned.

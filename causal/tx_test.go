@@ -123,7 +123,12 @@ func TestTransactionBranches(t *testing.T) {
 	if _, err := f.Commit(ctx); !errors.Is(err, ErrBranch) {
 		t.Errorf("a branch commits: %v", err)
 	}
-	tx.Join(f)
+	if err := tx.Join(f); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Join(f); !errors.Is(err, ErrNotBranch) {
+		t.Errorf("a branch is joined twice: %v", err)
+	}
 	items, err := tx.GetMany(ctx, "a", "b", "c")
 	if err != nil || items[0].Value != "1" || items[1].Exists || items[2].Value != "1" {
 		t.Errorf("%+v, %v", items, err)

@@ -31,6 +31,7 @@ type State struct {
 	Gen     uint64       `json:"generation"`
 	Nodes   []NodeState  `json:"nodes"`
 	Slices  []SliceState `json:"slices"`
+	Rings   []RingState  `json:"rings,omitempty"` // of causal spaces, as this node sees them
 }
 
 // NodeState is one node.

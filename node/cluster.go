@@ -207,6 +207,7 @@ func (p *Process) who(ctx context.Context) []string {
 func (p *Process) State(ctx context.Context) State {
 	t := p.nodes[0].shard.Table()
 	out := State{Version: Version, Cluster: p.cluster, Uptime: time.Since(p.started).Round(time.Second).String(), Nodes: []NodeState{}, Slices: []SliceState{}}
+	out.Rings = p.nodes[0].rings()
 	count := map[string]int{}
 	for _, s := range t.Slices {
 		id, _, _ := strings.Cut(s.Node, "/")

@@ -37,6 +37,10 @@ type Config struct {
 	TrackingKeys int           `yaml:"tracking-keys"`
 	ReplicateAt  int           `yaml:"replicate-above"`
 	MaxReplicas  int           `yaml:"max-replicas"`
+	Causal       string        `yaml:"causal"`
+	TCC          string        `yaml:"tcc"`
+	CausalKeys   int           `yaml:"causal-keys"`
+	TokenKey     string        `yaml:"token-key"`
 	Password     string        `yaml:"password"`
 	TLSCert      string        `yaml:"tls-cert"`
 	TLSKey       string        `yaml:"tls-key"`
@@ -55,7 +59,7 @@ func Defaults() Config {
 		Listen: "127.0.0.1:6380", Admin: "127.0.0.1:7380", Data: "./freshet-data", Store: "pebble:", Coordinator: "embedded",
 		NodeID: "n1", Nodes: 1, Lease: 10 * time.Second, Timeout: 5 * time.Second,
 		MaxKey: 4 << 10, MaxValue: 16 << 20, Memory: 256 << 20, MaxConns: 10_000,
-		TrackingKeys: 1_000_000, ReplicateAt: 100_000, MaxReplicas: 4,
+		TrackingKeys: 1_000_000, ReplicateAt: 100_000, MaxReplicas: 4, CausalKeys: 1_000_000,
 	}
 }
 
@@ -96,6 +100,9 @@ func (c *Config) Check() error {
 	add(c.MaxValue < 1 || c.MaxValue > 256<<20, "--max-value %d is not between 1 and 256 MiB", c.MaxValue)
 	add(c.MaxConns < 1, "--max-conns %d is not positive", c.MaxConns)
 	add(c.TrackingKeys < 1, "--tracking-keys %d is not positive", c.TrackingKeys)
+	add(c.CausalKeys < 1, "--causal-keys %d is not positive", c.CausalKeys)
+	_, _, err = c.spacesOf()
+	add(err != nil, "%v", err)
 	add(c.ReplicateAt < 0, "--replicate-above %d is negative; 0 replicates no key by itself", c.ReplicateAt)
 	add(c.MaxReplicas < 1 || c.MaxReplicas > 63, "--max-replicas %d is not between 1 and 63", c.MaxReplicas)
 	add((c.TLSCert == "") != (c.TLSKey == ""), "--tls-cert and --tls-key go together")
@@ -162,6 +169,9 @@ func redacted(s string) string {
 func (c Config) Redacted() Config {
 	if c.Password != "" {
 		c.Password = "(set)"
+	}
+	if c.TokenKey != "" {
+		c.TokenKey = "(set)"
 	}
 	c.Store, c.Coordinator = redacted(c.Store), redacted(c.Coordinator)
 	return c

@@ -47,6 +47,9 @@ func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 func (n *Node) other(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.Writer) {
 	ctx, cancel := context.WithTimeout(c.Context(), n.p.cfg.Timeout)
 	defer cancel()
+	if n.workflow(c, cmd.Name, args, w) {
+		return
+	}
 	w.MayBlock()
 	switch cmd.Name {
 	case "watch":

@@ -7,6 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/freshet-cache/freshet/causal"
+	"github.com/freshet-cache/freshet/causal/mesh"
 	"github.com/freshet-cache/freshet/linear"
 	"github.com/freshet-cache/freshet/linear/clink"
 	"github.com/freshet-cache/freshet/shard"
@@ -27,6 +29,9 @@ type metrics struct {
 	storeErr  [4]prometheus.Counter
 	commands  map[string]prometheus.Observer
 	rest      prometheus.Observer
+
+	causalEvents *prometheus.CounterVec
+	causalCalls  *prometheus.HistogramVec
 }
 
 var eventNames = [clink.EventKinds][2]string{
@@ -86,7 +91,9 @@ func newMetrics(n *Node) *metrics {
 	buckets := prometheus.ExponentialBuckets(1e-6, 2, 24)
 	calls := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "store_seconds", Help: "How long the store took, by request.", Buckets: buckets}, []string{"request"})
 	cmds := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "command_seconds", Help: "How long commands took, but GETs served from memory, by name.", Buckets: buckets}, []string{"command"})
-	f.MustRegister(calls, cmds)
+	m.causalEvents = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "causal_total", Help: "What servers of causal spaces did, by space and kind."}, []string{"space", "kind"})
+	m.causalCalls = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "causal_store_seconds", Help: "How long the store took for causal spaces, by request.", Buckets: buckets}, []string{"space", "request"})
+	f.MustRegister(calls, cmds, m.causalEvents, m.causalCalls)
 	for i, name := range []string{"load", "commit", "set_guard", "splits"} {
 		m.store[i] = calls.WithLabelValues(name)
 		m.storeErr[i] = vec("store_errors_total", "Requests the store refused or did not answer, by request.", "request").WithLabelValues(name)
@@ -151,6 +158,41 @@ func (w watcher) Extended(h *shard.Handle) {
 func (w watcher) Revoked(h *shard.Handle) {
 	w.Watcher.Revoked(h)
 	w.m.leases[2].Inc()
+}
+
+// causalEvents are the events of causal/mesh, by how metrics call them.
+var causalEvents = [mesh.EventKinds]string{
+	mesh.Hit: "hit", mesh.Missed: "missed", mesh.CarriedMiss: "carried_miss", mesh.Journaled: "journaled", mesh.Injected: "injected", mesh.Retried: "retried",
+	mesh.Voided: "voided", mesh.Throttled: "throttled", mesh.FellBehind: "behind", mesh.StaleMessage: "stale_message", mesh.Resent: "resent",
+	mesh.Extended: "extended", mesh.Aborted: "aborted",
+}
+
+var causalCalls = [causal.StoreCalls]string{"load", "persist", "fetch", "forget", "bury", "recover"}
+
+// causalMetrics count what a server of a causal space does.
+type causalMetrics struct {
+	events [mesh.EventKinds]prometheus.Counter
+	calls  [causal.StoreCalls]prometheus.Observer
+}
+
+// causal counts for a space. A name is used once.
+func (m *metrics) causal(space string) *causalMetrics {
+	out := &causalMetrics{}
+	for k, name := range causalEvents {
+		out.events[k] = m.causalEvents.WithLabelValues(space, name)
+	}
+	for k, name := range causalCalls {
+		out.calls[k] = m.causalCalls.WithLabelValues(space, name)
+	}
+	return out
+}
+
+// Event implements causal.Recorder.
+func (m *causalMetrics) Event(e mesh.EventKind) { m.events[e].Inc() }
+
+// StoreCall implements causal.Recorder.
+func (m *causalMetrics) StoreCall(kind causal.StoreCall, took time.Duration, _ error) {
+	m.calls[kind].Observe(took.Seconds())
 }
 
 // Shared implements shard.Sharer.

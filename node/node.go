@@ -36,6 +36,7 @@ type Node struct {
 	admin    *http.Server
 	m        *metrics
 	track    *tracking
+	causal   map[string]*causalNode
 	ctx      context.Context // ends with the node
 	stop     context.CancelFunc
 	cursors  cursors
@@ -88,6 +89,9 @@ func (n *Node) start() error {
 		Join: n.join, Offer: n.offer, Tell: n.tellMember, Node: n.incarnation, Recorder: n.m, Logger: n.p.log,
 	})
 	if err != nil {
+		return err
+	}
+	if err := n.joinRings(); err != nil {
 		return err
 	}
 	n.work.Go(func() {
@@ -393,6 +397,10 @@ func (n *Node) link(c *resp.Conn, args [][]byte, w *resp.Writer) {
 		w.Error("ERR this node speaks link version " + strconv.Itoa(frameVersion) + "; run one version of freshet on all nodes")
 		return
 	}
+	if len(args) == 5 && string(args[3]) == "causal" {
+		n.ringLink(c, string(args[4]), w)
+		return
+	}
 	from := ""
 	if len(args) > 2 {
 		from = string(args[2])
@@ -463,6 +471,7 @@ func (n *Node) close(ctx context.Context) error {
 	if n.shard != nil {
 		n.shard.Close()
 	}
+	n.closeRings()
 	if n.peers != nil {
 		n.peers.close()
 	}

@@ -93,8 +93,18 @@ func (d *dialled) failed() bool {
 	}
 }
 
-// dial opens a connection as any client would, and turns it into a link.
+// dial opens a link.
 func (p *peers) dial(addr string) (*link.Link, error) {
+	nc, r, err := p.open(addr)
+	if err != nil {
+		return nil, err
+	}
+	return link.New(nc, r, link.Options{MaxFrame: p.maxFrame, Message: p.message, Request: p.request}), nil
+}
+
+// open opens a connection as any client would, and has the other side take it for a link,
+// for what is said besides.
+func (p *peers) open(addr string, besides ...string) (net.Conn, *bufio.Reader, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()
 	var nc net.Conn
@@ -107,7 +117,7 @@ func (p *peers) dial(addr string) (*link.Link, error) {
 		nc, err = d.DialContext(ctx, "tcp", addr)
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	_ = nc.SetDeadline(time.Now().Add(dialTimeout))
 	r := bufio.NewReaderSize(nc, 64<<10)
@@ -116,17 +126,17 @@ func (p *peers) dial(addr string) (*link.Link, error) {
 	}
 	if err == nil {
 		args := []string{"FR.LINK", fmt.Sprint(frameVersion), p.self}
-		if p.self == "" {
+		if p.self == "" && len(besides) == 0 {
 			args = args[:2]
 		}
-		err = ask(nc, r, args...)
+		err = ask(nc, r, append(args, besides...)...)
 	}
 	if err != nil {
 		nc.Close()
-		return nil, err
+		return nil, nil, err
 	}
 	_ = nc.SetDeadline(time.Time{})
-	return link.New(nc, r, link.Options{MaxFrame: p.maxFrame, Message: p.message, Request: p.request}), nil
+	return nc, r, nil
 }
 
 // ask sends one command and wants OK.

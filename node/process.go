@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,6 +32,7 @@ type Process struct {
 	gather   int         // bytes of SETs that may share a write; 0 for any
 	coord    coordinator // nil if the assigner is in another process
 	assigner *shard.Assigner
+	causal   []*causalSpace
 	nodes    []*Node
 	commands []resp.Command
 	table    map[string]*resp.Command
@@ -54,7 +56,7 @@ func Start(cfg Config) (*Process, error) {
 	}
 	p := &Process{cfg: cfg, log: cfg.Logger, failed: make(chan error, 1), members: map[string]member{}, table: map[string]*resp.Command{},
 		clock: shard.Clock{Boot: cfg.BootClock}, started: time.Now()}
-	p.commands = append(resp.DataCommands(), ownCommands...)
+	p.commands = slices.Concat(resp.DataCommands(), ownCommands, causalCommands)
 	for i := range p.commands {
 		p.table[p.commands[i].Name] = &p.commands[i]
 	}
@@ -88,6 +90,9 @@ func (p *Process) start() (err error) {
 				Balance: lease.Balance{OneNode: uint64(p.cfg.ReplicateAt), MaxReplicas: p.cfg.MaxReplicas}},
 			Clock: p.clock, Send: p.toNode, Logger: p.log,
 		})
+	}
+	if err := p.openCausal(); err != nil {
+		return err
 	}
 	for _, n := range p.nodes {
 		if err := n.start(); err != nil {
@@ -153,12 +158,17 @@ func (p *Process) Stop(ctx context.Context) error {
 	}
 	p.leave(ctx)
 	for _, n := range p.nodes {
+		wg.Go(func() { n.leaveRings(ctx) })
+	}
+	wg.Wait()
+	for _, n := range p.nodes {
 		wg.Go(func() { n.drain(ctx) })
 	}
 	wg.Wait()
 	for _, n := range p.nodes {
 		errs = append(errs, n.close(ctx))
 	}
+	errs = append(errs, p.closeCausal())
 	if p.assigner != nil {
 		p.assigner.Close()
 	}

@@ -352,6 +352,8 @@ func (n *Node) serve(ctx context.Context, frame []byte, over *asker) []byte {
 		return appendEntry([]byte{answerDone}, e)
 	case frameStamp:
 		return n.stamped(ctx, string(frame[2:]))
+	case frameRing:
+		return n.keep(frame)
 	case frameOffer:
 		return n.offered(frame)
 	case frameMove, frameCopies:

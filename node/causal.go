@@ -1,0 +1,282 @@
+package node
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/freshet-cache/freshet/causal"
+	ringview "github.com/freshet-cache/freshet/causal/view"
+	"github.com/freshet-cache/freshet/codec"
+	"github.com/freshet-cache/freshet/coord/embedded"
+	"github.com/freshet-cache/freshet/coord/etcd"
+	"github.com/freshet-cache/freshet/link"
+	"github.com/freshet-cache/freshet/resp"
+	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/store/memory"
+	"github.com/freshet-cache/freshet/store/pebble"
+	"github.com/freshet-cache/freshet/store/postgres"
+)
+
+// causalSpace is a space of --causal or --tcc in this process: what its nodes share.
+type causalSpace struct {
+	name     string
+	versions int
+	store    causal.RingStore
+	host     string
+	coord    coordinator    // nil if the keeper is in another process
+	keeper   *causal.Keeper // nil if coord is
+	home     func() string  // the address of the process whose keeper leads
+}
+
+// causalNode is a node's part of a space.
+type causalNode struct {
+	is    *causalSpace
+	ring  *causal.Ring
+	space *causal.Space[[]byte]
+}
+
+// spacesOf reads --causal and --tcc.
+func (c *Config) spacesOf() (names []string, versions map[string]int, err error) {
+	versions = map[string]int{}
+	for i, list := range []string{c.Causal, c.TCC} {
+		for _, name := range strings.Split(list, ",") {
+			name = strings.TrimSpace(name)
+			switch {
+			case name == "":
+				continue
+			case len(name) > 100 || strings.ContainsAny(name, "/ \r\n\\"):
+				return nil, nil, fmt.Errorf("--causal and --tcc name spaces with up to 100 bytes and no slash or space in them, not %.110q", name)
+			case versions[name] > 0:
+				return nil, nil, fmt.Errorf("--causal and --tcc name the space %s twice", name)
+			}
+			names, versions[name] = append(names, name), 1+7*i
+		}
+	}
+	if k := c.kind(); len(names) > 0 && k != "pebble" && k != "memory" && k != "postgres" {
+		return nil, nil, errors.New("--causal and --tcc keep their rows in pebble:, memory: or postgres://, no other store")
+	}
+	return names, versions, nil
+}
+
+// openCausal opens the spaces, and keeps who is in their rings if this process coordinates.
+func (p *Process) openCausal() error {
+	names, versions, _ := p.cfg.spacesOf() // it was checked
+	for _, name := range names {
+		s := &causalSpace{name: name, versions: versions[name], host: p.host, home: p.home}
+		var err error
+		if s.store, err = p.causalStore(name); err == nil {
+			err = p.coordinateCausal(s)
+		}
+		if err != nil {
+			return fmt.Errorf("the space %s: %w", name, err)
+		}
+		p.causal = append(p.causal, s)
+		if s.coord != nil {
+			s.keeper = causal.StartKeeper(s.coord, causal.KeeperOptions{Options: ringview.Options{Length: lease.Tick(p.cfg.Lease)}, Clock: p.clock, Logger: p.log})
+		}
+	}
+	return nil
+}
+
+func (p *Process) causalStore(name string) (causal.RingStore, error) {
+	switch s := p.store.(type) {
+	case *pebble.Store:
+		return s.Dotted(name)
+	case *postgres.Store:
+		return s.Dotted(name)
+	}
+	return memory.NewDotted(memory.Options{}), nil
+}
+
+// coordinateCausal opens the coordinator of a space's ring, beside that of the assigner.
+func (p *Process) coordinateCausal(s *causalSpace) error {
+	if strings.HasPrefix(p.cfg.Coordinator, joinScheme) {
+		return nil
+	}
+	if opt, ok, err := p.cfg.etcd(); ok || err != nil {
+		if err != nil {
+			return err
+		}
+		if opt.Prefix == "" {
+			opt.Prefix = "freshet/"
+		}
+		opt.Prefix += "causal/" + s.name + "/"
+		opt.Addr, opt.TTL, opt.Clock, opt.Logger = p.nodes[0].addr, p.cfg.Lease/2, p.clock, p.log
+		ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+		defer cancel()
+		c, err := etcd.Open(ctx, opt)
+		if err != nil {
+			return err
+		}
+		s.coord, s.home = c, c.Leader
+		return nil
+	}
+	dir := ""
+	if p.cfg.Store != "memory:" {
+		dir = filepath.Join(p.cfg.Data, "coordinator-causal-"+s.name)
+	}
+	c, err := embedded.Open(dir)
+	if err != nil {
+		return err
+	}
+	s.coord, s.host = c, c.Host()
+	return nil
+}
+
+// joinRings asks for a place in the ring of every space.
+func (n *Node) joinRings() error {
+	n.causal = map[string]*causalNode{}
+	for _, s := range n.p.causal {
+		c := &causalNode{is: s}
+		var err error
+		c.ring, err = causal.JoinRing(causal.RingOptions{
+			Store: s.store, Addr: n.addr, Host: s.host, Clock: n.p.clock, Beat: min(n.p.cfg.Lease/10, 200*time.Millisecond),
+			Ask:    func(ctx context.Context, request []byte) ([]byte, error) { return n.askKeeper(ctx, s, request) },
+			Server: causal.Options{Dial: c.dialer(n), Timeout: n.p.cfg.Timeout, Versions: s.versions, Keys: n.p.cfg.CausalKeys, Recorder: n.m.causal(s.name), Logger: n.p.log},
+		})
+		if err != nil {
+			return err
+		}
+		key := n.p.cfg.TokenKey
+		if key == "" {
+			key = n.p.cfg.Password
+		}
+		c.space, err = causal.NewSpace(c.ring, causal.SpaceOptions[[]byte]{Codec: codec.Bytes(), Name: n.p.cluster + "/" + s.name, Key: []byte(key)})
+		if err != nil {
+			return err
+		}
+		n.causal[s.name] = c
+	}
+	return nil
+}
+
+// askKeeper asks whoever keeps the ring of a space.
+func (n *Node) askKeeper(ctx context.Context, s *causalSpace, request []byte) ([]byte, error) {
+	home := s.home()
+	switch {
+	case home == "":
+		return nil, errors.New("node: nobody keeps the ring; a keeper is being elected")
+	case s.keeper != nil && home == n.p.nodes[0].addr:
+		if b := s.keeper.Answer(request); b != nil {
+			return b, nil
+		}
+		return nil, errors.New("node: the keeper of the ring is being elected")
+	}
+	b, err := n.peers.call(ctx, home, append(appendBytes([]byte{frameVersion, frameRing}, []byte(s.name)), request...))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(b) > 1 && b[0] == answerDone:
+		return b[1:], nil
+	}
+	return nil, fmt.Errorf("node: the process at %s does not keep the ring of %s; start all processes with the same --causal and --tcc", home, s.name)
+}
+
+// keep answers what a node of another process asks the keeper of a ring.
+func (n *Node) keep(frame []byte) []byte {
+	s := scan{b: frame[2:]}
+	name := string(s.bytes())
+	for _, is := range n.p.causal {
+		if is.name == name && is.keeper != nil && !s.bad {
+			if b := is.keeper.Answer(s.b); b != nil {
+				return append([]byte{answerDone}, b...)
+			}
+		}
+	}
+	return append([]byte{answerError}, "ERR no keeper of this ring is here"...)
+}
+
+// dialer opens connections to the next server of a ring.
+func (c *causalNode) dialer(n *Node) func(ctx context.Context, to causal.Member, deliver func([]byte)) (causal.Conn, error) {
+	return func(_ context.Context, to causal.Member, deliver func([]byte)) (causal.Conn, error) {
+		nc, r, err := n.peers.open(to.Addr, "causal", c.is.name)
+		if err != nil {
+			return nil, err
+		}
+		return link.New(nc, r, link.Options{MaxFrame: n.p.maxFrame(), Message: deliver}), nil
+	}
+}
+
+// ringLink lets another node have a connection as the one before this node in a ring.
+func (n *Node) ringLink(c *resp.Conn, name string, w *resp.Writer) {
+	is := n.causal[name]
+	if is == nil {
+		w.Error(fmt.Sprintf("ERR no causal space %.64q is open at this node; start all processes with the same --causal and --tcc", name))
+		return
+	}
+	w.SimpleString("OK")
+	c.Hijack(func(nc net.Conn, r *bufio.Reader) {
+		var deliver func([]byte)
+		made := make(chan struct{})
+		l := link.New(nc, r, link.Options{MaxFrame: n.p.maxFrame(), Message: func(f []byte) {
+			<-made
+			deliver(f)
+		}})
+		deliver = is.ring.Accept(l)
+		close(made)
+		<-l.Done()
+		l.Wait()
+	})
+}
+
+// leaveRings has the others go on without this node.
+func (n *Node) leaveRings(ctx context.Context) {
+	for _, c := range n.causal {
+		if len(c.ring.View().Ring) < 2 {
+			continue
+		}
+		if err := c.ring.Leave(ctx); err != nil {
+			n.p.log.Warn("this node could not leave a ring; the others go on without it when its lease is over", "space", c.is.name, "err", err)
+		}
+	}
+}
+
+func (n *Node) closeRings() {
+	for _, c := range n.causal {
+		c.ring.Close()
+	}
+}
+
+func (p *Process) closeCausal() (err error) {
+	for _, s := range p.causal {
+		if s.keeper != nil {
+			s.keeper.Close()
+			err = errors.Join(err, s.coord.Close())
+		}
+	}
+	return err
+}
+
+// RingState is the ring of a causal space, as a node sees it.
+type RingState struct {
+	Space  string   `json:"space"`
+	View   uint64   `json:"view"`
+	Ring   []string `json:"ring"` // addresses
+	Lost   int      `json:"lost"` // lives of which not everything has been everywhere
+	Joined bool     `json:"joined"`
+}
+
+// rings are those of this node.
+func (n *Node) rings() (out []RingState) {
+	for _, s := range n.p.causal {
+		c := n.causal[s.name]
+		if c == nil {
+			continue
+		}
+		v := c.ring.View()
+		r := RingState{Space: s.name, View: v.Number, Lost: len(v.Lost), Ring: []string{}}
+		for _, m := range v.Ring {
+			r.Ring = append(r.Ring, m.Addr)
+		}
+		server, err := c.ring.Server()
+		r.Joined = err == nil && server.Joined()
+		out = append(out, r)
+	}
+	return out
+}

@@ -1,0 +1,308 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/freshet-cache/freshet/causal"
+	"github.com/freshet-cache/freshet/resp"
+)
+
+// The commands of sessions and transactions over causal spaces. Each takes a token and
+// answers the next one, first of what it answers; a token can be used twice, which is a
+// fork.
+var causalCommands = []resp.Command{
+	{Name: "fr.begin", Arity: 2, Flags: []string{"fast"}, Group: "freshet", Summary: "FR.BEGIN space: answers the token of a session that knows nothing.", Since: "0.1.0"},
+	{Name: "fr.cget", Arity: 3, Flags: []string{"readonly", "fast"}, FirstKey: 2, LastKey: 2, Step: 1, Group: "freshet", Summary: "FR.CGET token key: answers the next token, and the value as the session sees it.", Since: "0.1.0"},
+	{Name: "fr.cmget", Arity: -3, Flags: []string{"readonly", "fast"}, FirstKey: 2, LastKey: -1, Step: 1, Group: "freshet", Summary: "FR.CMGET token key...: answers the next token, and the values from one causal cut.", Since: "0.1.0"},
+	{Name: "fr.cset", Arity: 4, Flags: []string{"write", "denyoom"}, FirstKey: 2, LastKey: 2, Step: 1, Group: "freshet", Summary: "FR.CSET token key value: sets a key and answers the next token.", Since: "0.1.0"},
+	{Name: "fr.cdel", Arity: 3, Flags: []string{"write"}, FirstKey: 2, LastKey: 2, Step: 1, Group: "freshet", Summary: "FR.CDEL token key: removes a key and answers the next token.", Since: "0.1.0"},
+	{Name: "fr.cjoin", Arity: -3, Flags: []string{"fast"}, Group: "freshet", Summary: "FR.CJOIN token token...: answers the token of a session that knows what all of them know.", Since: "0.1.0"},
+	{Name: "fr.tbegin", Arity: 2, Flags: []string{"fast"}, Group: "freshet", Summary: "FR.TBEGIN token: answers the token of a transaction of a session.", Since: "0.1.0"},
+	{Name: "fr.tmget", Arity: -3, Flags: []string{"readonly", "fast"}, FirstKey: 2, LastKey: -1, Step: 1, Group: "freshet", Summary: "FR.TMGET tx key...: answers the transaction's next token, and values from its snapshot; STALE if that is gone: begin again.", Since: "0.1.0"},
+	{Name: "fr.tset", Arity: 4, Flags: []string{"write", "denyoom"}, FirstKey: 2, LastKey: 2, Step: 1, Group: "freshet", Summary: "FR.TSET tx key value: has the commit set a key, and answers the transaction's next token.", Since: "0.1.0"},
+	{Name: "fr.tdel", Arity: 3, Flags: []string{"write"}, FirstKey: 2, LastKey: 2, Step: 1, Group: "freshet", Summary: "FR.TDEL tx key: has the commit remove a key, and answers the transaction's next token.", Since: "0.1.0"},
+	{Name: "fr.tfork", Arity: 2, Flags: []string{"fast"}, Group: "freshet", Summary: "FR.TFORK tx: answers the transaction's next token, and that of a branch.", Since: "0.1.0"},
+	{Name: "fr.tjoin", Arity: 3, Flags: []string{"fast"}, Group: "freshet", Summary: "FR.TJOIN tx branch: answers the transaction's next token, with what the branch has read and is to write.", Since: "0.1.0"},
+	{Name: "fr.tcommit", Arity: 2, Flags: []string{"write", "denyoom"}, Group: "freshet", Summary: "FR.TCOMMIT tx: writes everything at once, and answers the token of a session that knows of it.", Since: "0.1.0"},
+}
+
+var errLong = errors.New(strings.TrimPrefix(errTooLong, "ERR "))
+
+type (
+	causalSession = causal.Session[[]byte]
+	causalTx      = causal.Tx[[]byte]
+)
+
+// sessionOf finds the space that a token belongs to, and resumes its session.
+func (n *Node) sessionOf(token []byte) (*causalSession, error) {
+	err := causal.ErrToken
+	for _, c := range n.causal {
+		s, e := c.space.Resume(view(token))
+		if e == nil {
+			return s, nil
+		}
+		if !errors.Is(e, causal.ErrOtherSpace) || len(n.causal) == 1 {
+			err = e
+		}
+	}
+	return nil, err
+}
+
+func (n *Node) txOf(token []byte) (*causalTx, error) {
+	err := causal.ErrToken
+	for _, c := range n.causal {
+		t, e := c.space.ResumeTx(view(token))
+		if e == nil {
+			return t, nil
+		}
+		if !errors.Is(e, causal.ErrOtherSpace) || len(n.causal) == 1 {
+			err = e
+		}
+	}
+	return nil, err
+}
+
+// workflow runs a command of a session or a transaction, and reports whether it was one.
+func (n *Node) workflow(c *resp.Conn, name string, args [][]byte, w *resp.Writer) bool {
+	run := sessionCommands[name]
+	if run == nil {
+		if inTx := txCommands[name]; inTx != nil {
+			run = inTx
+		}
+	}
+	if run == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(c.Context(), n.p.cfg.Timeout)
+	defer cancel()
+	if len(n.causal) == 0 {
+		w.Error("ERR no causal space is open; start freshet serve with --causal NAME or --tcc NAME")
+		return true
+	}
+	out := resp.NewWriter(w.Proto())
+	if err := run(n, ctx, args, out); err != nil {
+		w.Error(causalError(err))
+		return true
+	}
+	w.Raw(out.Bytes())
+	return true
+}
+
+// causalError is what a client reads.
+func causalError(err error) string {
+	code := "ERR "
+	for _, k := range []struct {
+		err  error
+		code string
+	}{
+		{causal.ErrToken, "BADTOKEN "}, {causal.ErrForged, "BADTOKEN "}, {causal.ErrOtherSpace, "BADTOKEN "},
+		{causal.ErrBusy, "TRYAGAIN "}, {causal.ErrBehind, "TRYAGAIN "}, {causal.ErrJoining, "TRYAGAIN "}, {causal.ErrOver, "TRYAGAIN "},
+		{causal.ErrOutcomeUnknown, "UNKNOWN "}, {causal.ErrStale, "STALE "}, {context.DeadlineExceeded, "TRYAGAIN "},
+	} {
+		if errors.Is(err, k.err) {
+			code = k.code
+			break
+		}
+	}
+	return code + err.Error()
+}
+
+type workflowCommand func(n *Node, ctx context.Context, args [][]byte, w *resp.Writer) error
+
+var sessionCommands = map[string]workflowCommand{
+	"fr.begin": func(n *Node, _ context.Context, args [][]byte, w *resp.Writer) error {
+		c := n.causal[string(args[1])]
+		if c == nil {
+			return errors.New("no such causal space; see --causal and --tcc")
+		}
+		return tell(w, c.space.Begin())
+	},
+	"fr.cget": func(n *Node, ctx context.Context, args [][]byte, w *resp.Writer) error {
+		s, err := n.sessionOf(args[1])
+		if err != nil {
+			return err
+		}
+		v, ok, err := s.Get(ctx, string(args[2]))
+		if err != nil {
+			return err
+		}
+		w.Array(2)
+		err = tell(w, s)
+		bulk(w, v, ok)
+		return err
+	},
+	"fr.cmget": func(n *Node, ctx context.Context, args [][]byte, w *resp.Writer) error {
+		s, err := n.sessionOf(args[1])
+		if err != nil {
+			return err
+		}
+		items, err := s.GetMany(ctx, texts(args[2:])...)
+		if err != nil {
+			return err
+		}
+		w.Array(2)
+		err = tell(w, s)
+		bulks(w, items)
+		return err
+	},
+	"fr.cset": func(n *Node, ctx context.Context, args [][]byte, w *resp.Writer) error {
+		s, err := n.sessionOf(args[1])
+		if err == nil && len(args[3]) > n.p.cfg.MaxValue {
+			return errLong
+		}
+		if err == nil {
+			err = s.Set(ctx, string(args[2]), append([]byte{}, args[3]...))
+		}
+		if err != nil {
+			return err
+		}
+		return tell(w, s)
+	},
+	"fr.cdel": func(n *Node, ctx context.Context, args [][]byte, w *resp.Writer) error {
+		s, err := n.sessionOf(args[1])
+		if err == nil {
+			err = s.Delete(ctx, string(args[2]))
+		}
+		if err != nil {
+			return err
+		}
+		return tell(w, s)
+	},
+	"fr.cjoin": func(n *Node, _ context.Context, args [][]byte, w *resp.Writer) error {
+		s, err := n.sessionOf(args[1])
+		for _, token := range args[2:] {
+			var o *causalSession
+			if err == nil {
+				o, err = n.sessionOf(token)
+			}
+			if err == nil && !s.SameSpace(o) {
+				err = causal.ErrOtherSpace
+			}
+			if err != nil {
+				return err
+			}
+			s.Join(o)
+		}
+		if err != nil {
+			return err
+		}
+		return tell(w, s)
+	},
+	"fr.tbegin": func(n *Node, ctx context.Context, args [][]byte, w *resp.Writer) error {
+		s, err := n.sessionOf(args[1])
+		if err != nil {
+			return err
+		}
+		t, err := s.BeginTx(ctx)
+		if err != nil {
+			return err
+		}
+		return tell(w, t)
+	},
+}
+
+var txCommands = map[string]workflowCommand{
+	"fr.tmget": func(n *Node, ctx context.Context, args [][]byte, w *resp.Writer) error {
+		t, err := n.txOf(args[1])
+		if err != nil {
+			return err
+		}
+		items, err := t.GetMany(ctx, texts(args[2:])...)
+		if err != nil {
+			return err
+		}
+		w.Array(2)
+		err = tell(w, t)
+		bulks(w, items)
+		return err
+	},
+	"fr.tset": func(n *Node, _ context.Context, args [][]byte, w *resp.Writer) error {
+		t, err := n.txOf(args[1])
+		if err == nil && len(args[3]) > n.p.cfg.MaxValue {
+			return errLong
+		}
+		if err == nil {
+			err = t.Set(string(args[2]), append([]byte{}, args[3]...))
+		}
+		if err != nil {
+			return err
+		}
+		return tell(w, t)
+	},
+	"fr.tdel": func(n *Node, _ context.Context, args [][]byte, w *resp.Writer) error {
+		t, err := n.txOf(args[1])
+		if err == nil {
+			err = t.Delete(string(args[2]))
+		}
+		if err != nil {
+			return err
+		}
+		return tell(w, t)
+	},
+	"fr.tfork": func(n *Node, _ context.Context, args [][]byte, w *resp.Writer) error {
+		t, err := n.txOf(args[1])
+		if err != nil {
+			return err
+		}
+		f := t.Fork()
+		w.Array(2)
+		return errors.Join(tell(w, t), tell(w, f))
+	},
+	"fr.tjoin": func(n *Node, _ context.Context, args [][]byte, w *resp.Writer) error {
+		t, err := n.txOf(args[1])
+		var f *causalTx
+		if err == nil {
+			f, err = n.txOf(args[2])
+		}
+		if err != nil {
+			return err
+		}
+		if err := t.Join(f); err != nil {
+			return err
+		}
+		return tell(w, t)
+	},
+	"fr.tcommit": func(n *Node, ctx context.Context, args [][]byte, w *resp.Writer) error {
+		t, err := n.txOf(args[1])
+		if err != nil {
+			return err
+		}
+		s, err := t.Commit(ctx)
+		if err != nil {
+			return err
+		}
+		return tell(w, s)
+	},
+}
+
+// tell writes a token.
+func tell(w *resp.Writer, s interface{ Token() (string, error) }) error {
+	token, err := s.Token()
+	w.BulkString(token)
+	return err
+}
+
+func texts(args [][]byte) []string {
+	out := make([]string, len(args))
+	for i, a := range args {
+		out[i] = string(a)
+	}
+	return out
+}
+
+func bulk(w *resp.Writer, v []byte, ok bool) {
+	if ok {
+		w.Bulk(v)
+	} else {
+		w.Null()
+	}
+}
+
+func bulks(w *resp.Writer, items []causal.Item[[]byte]) {
+	w.Array(len(items))
+	for _, it := range items {
+		bulk(w, it.Value, it.Exists)
+	}
+}

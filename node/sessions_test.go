@@ -1,0 +1,143 @@
+package node
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/freshet-cache/freshet/resp"
+)
+
+// causalNodes starts nodes with a causal space and one for transactions, and waits until all
+// of them are in both rings.
+func causalNodes(t *testing.T, nodes int) (*Process, []*wire) {
+	t.Helper()
+	p := start(t, func(c *Config) { c.Nodes, c.Causal, c.TCC, c.TokenKey = nodes, "feeds, walls", "shop", "secret" })
+	var all []*wire
+	for _, n := range p.nodes {
+		c := dial(t, n.addr)
+		for _, space := range []string{"feeds", "shop"} {
+			for kind := byte(0); kind != '*'; { // not yet joined: TRYAGAIN
+				kind = c.do("FR.CGET", token(t, c.do("FR.BEGIN", space)), "k").Kind
+			}
+			for len(p.nodes[0].causal[space].ring.View().Ring) < nodes {
+				c.do("ping")
+			}
+		}
+		all = append(all, c)
+	}
+	return p, all
+}
+
+func token(t *testing.T, r resp.Reply) string {
+	t.Helper()
+	if r.Kind == '*' {
+		r = r.Elems[0]
+	}
+	if r.Kind != '$' {
+		t.Fatal(r)
+	}
+	return r.Text
+}
+
+// A workflow whose every step is at another node never misses what it has done, nor does
+// who joins it.
+func TestSessionsRoam(t *testing.T) {
+	_, all := causalNodes(t, 3)
+	at := func(i int) *wire { return all[i%3] }
+	s := token(t, all[0].do("FR.BEGIN", "feeds"))
+	for i := range 60 {
+		want := fmt.Sprint("v", i)
+		s = token(t, at(i).do("FR.CSET", s, "k", want))
+		fork := s
+		v := at(i+1).do("FR.CMGET", s, "k", "other")
+		if s = token(t, v); v.Elems[1].Elems[0].Text != want {
+			t.Fatalf("step %d reads %v", i, v)
+		}
+		fork = token(t, at(i+2).do("FR.CSET", fork, "other", want))
+		s = token(t, at(i).do("FR.CJOIN", s, fork))
+		if v := at(i+1).do("FR.CGET", s, "other"); v.Elems[1].Text != want {
+			t.Fatalf("after the join %v", v)
+		}
+		s = token(t, at(i+2).do("FR.CDEL", s, "other"))
+		if v := at(i).do("FR.CGET", s, "other"); v.Elems[1].Kind == '$' {
+			t.Fatalf("after the deletion %v", v)
+		}
+	}
+}
+
+func TestWorkflowTransactions(t *testing.T) {
+	_, all := causalNodes(t, 3)
+	s := token(t, all[0].do("FR.BEGIN", "shop"))
+	for i := range 20 {
+		tx := token(t, all[i%3].do("FR.TBEGIN", s))
+		tx = token(t, all[(i+1)%3].do("FR.TSET", tx, "a", fmt.Sprint(i)))
+		tx = token(t, all[(i+2)%3].do("FR.TSET", tx, "gone", "v"))
+		both := all[i%3].do("FR.TFORK", tx)
+		tx, branch := both.Elems[0].Text, both.Elems[1].Text
+		branch = token(t, all[(i+1)%3].do("FR.TSET", branch, "b", fmt.Sprint(i)))
+		if v := all[0].do("FR.TCOMMIT", tx); !strings.HasPrefix(v.Text, "ERR causal: a branch") {
+			t.Fatal(v)
+		}
+		tx = token(t, all[(i+2)%3].do("FR.TJOIN", tx, branch))
+		tx = token(t, all[i%3].do("FR.TDEL", tx, "gone"))
+		v := all[(i+1)%3].do("FR.TMGET", tx, "a", "b", "gone")
+		if tx = token(t, v); v.Elems[1].Elems[0].Text != fmt.Sprint(i) || v.Elems[1].Elems[1].Text != fmt.Sprint(i) || v.Elems[1].Elems[2].Kind == '$' {
+			t.Fatal(v)
+		}
+		s = token(t, all[(i+2)%3].do("FR.TCOMMIT", tx))
+		if v := all[i%3].do("FR.CMGET", s, "a", "b"); v.Elems[1].Elems[0].Text != v.Elems[1].Elems[1].Text {
+			t.Fatal(v)
+		}
+	}
+}
+
+// What is wrong with a command of a workflow is said, and the token stays good.
+func TestWorkflowMistakes(t *testing.T) {
+	p, all := causalNodes(t, 1)
+	c := all[0]
+	s := token(t, c.do("FR.BEGIN", "feeds"))
+	wall, tx := token(t, c.do("FR.BEGIN", "walls")), token(t, c.do("FR.TBEGIN", s))
+	for _, x := range []struct {
+		want string
+		args []string
+	}{
+		{"ERR no such causal space", []string{"FR.BEGIN", "nowhere"}},
+		{"BADTOKEN", []string{"FR.CGET", "nonsense", "k"}},
+		{"BADTOKEN", []string{"FR.CGET", "", "k"}},
+		{"BADTOKEN", []string{"FR.CGET", s[:len(s)-3], "k"}},
+		{"BADTOKEN", []string{"FR.CGET", s + "AAAA", "k"}},
+		{"BADTOKEN", []string{"FR.CGET", tx, "k"}},
+		{"BADTOKEN", []string{"FR.TMGET", s, "k"}},
+		{"BADTOKEN", []string{"FR.CJOIN", s, wall}},
+		{"ERR a key of 0 bytes", []string{"FR.CGET", s, ""}},
+		{"ERR a key of 5000 bytes", []string{"FR.CSET", s, strings.Repeat("k", 5000), "v"}},
+		{"ERR causal: not a branch", []string{"FR.TJOIN", tx, tx}},
+		{"ERR wrong number", []string{"FR.CSET", s, "k"}},
+	} {
+		if v := c.do(x.args...); v.Kind != '-' || !strings.HasPrefix(v.Text, x.want) {
+			t.Errorf("%.60q is answered with %v", x.args, v)
+		}
+	}
+	if v := c.do("FR.CSET", s, "k", "v"); v.Kind != '$' {
+		t.Error(v)
+	}
+	was := p.nodes[0].causal
+	p.nodes[0].causal = nil
+	defer func() { p.nodes[0].causal = was }()
+	if v := c.do("FR.BEGIN", "feeds"); !strings.HasPrefix(v.Text, "ERR no causal space is open") {
+		t.Error(v)
+	}
+	for _, bad := range []func(*Config){
+		func(c *Config) { c.Causal = "a/b" },
+		func(c *Config) { c.Causal, c.TCC = "a", "a" },
+		func(c *Config) { c.Causal, c.Store = "a", "mysql://u@h/db" },
+		func(c *Config) { c.CausalKeys = 0 },
+	} {
+		cfg := Defaults()
+		cfg.Store = "memory:"
+		if bad(&cfg); cfg.Check() == nil {
+			t.Errorf("%+v is taken", cfg)
+		}
+	}
+}
