@@ -344,6 +344,14 @@ func (n *Node) order(ctx context.Context, frame []byte, w *resp.Writer) {
 	}
 }
 
+// obeyed is obey for a node of another process.
+func (p *Process) obeyed(frame []byte) []byte {
+	if refused := p.obey(frame); refused != "" {
+		return append([]byte{answerError}, refused...)
+	}
+	return []byte{answerDone}
+}
+
 // obey does what a frame orders, and says why not.
 func (p *Process) obey(frame []byte) (refused string) {
 	s := scan{b: frame[2:]}

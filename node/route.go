@@ -357,10 +357,7 @@ func (n *Node) serve(ctx context.Context, frame []byte, over *asker) []byte {
 	case frameOffer:
 		return n.offered(frame)
 	case frameMove, frameCopies:
-		if refused := n.p.obey(frame); refused != "" {
-			return append([]byte{answerError}, refused...)
-		}
-		return []byte{answerDone}
+		return n.p.obeyed(frame)
 	case frameHello, frameWho, frameState, frameLiving:
 		return n.asked(ctx, frame[1])
 	case frameInvalid:
