@@ -1,0 +1,214 @@
+package blackbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/freshet-cache/freshet/check"
+)
+
+// workflows are clients of a causal space that ask another process at every step, and what
+// they have seen.
+type workflows struct {
+	c    *cluster
+	mu   sync.Mutex
+	acts []check.Act
+	ids  int
+	left int // operations without an answer
+}
+
+func (f *workflows) size() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.acts)
+}
+
+// workflow is one of them.
+type workflow struct {
+	f     *workflows
+	name  string
+	r     *rand.Rand
+	token string
+	last  []int
+}
+
+// run goes on until stop is closed.
+func (w *workflow) run(stop chan struct{}) {
+	clients := make([]*redis.Client, len(w.f.c.addrs))
+	for i, a := range w.f.c.addrs {
+		clients[i] = redis.NewClient(&redis.Options{Addr: a, MaxRetries: -1, PoolSize: 1, ReadTimeout: 3 * time.Second})
+		defer clients[i].Close()
+	}
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		w.step(clients[w.r.IntN(len(clients))])
+	}
+}
+
+// step does one operation at a process; if that does not answer, the workflow goes on
+// elsewhere with what it knew before.
+func (w *workflow) step(c *redis.Client) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if w.token == "" {
+		token, err := c.Do(ctx, "FR.BEGIN", "feeds").Text()
+		if err != nil {
+			return
+		}
+		w.token = token
+	}
+	a := check.Act{Session: w.name, After: w.last}
+	key := func() string { return fmt.Sprint("k", w.r.IntN(6)) }
+	var got any
+	var err error
+	write := false
+	switch n := w.r.IntN(10); {
+	case n < 5:
+		keys := []string{key(), key(), key()}
+		if got, err = c.Do(ctx, "FR.CMGET", w.token, keys[0], keys[1], keys[2]).Result(); err == nil {
+			both := got.([]any)
+			got = both[0]
+			for i, v := range both[1].([]any) {
+				text, exists := v.(string)
+				a.Reads = append(a.Reads, check.Cell{Key: keys[i], Write: text, Gone: !exists})
+			}
+		}
+	default:
+		write = true
+		w.f.mu.Lock()
+		w.f.ids++
+		cell := check.Cell{Key: key(), Write: fmt.Sprint("v", w.f.ids), Gone: n == 9}
+		w.f.mu.Unlock()
+		a.Writes = []check.Cell{cell}
+		if cell.Gone {
+			got, err = c.Do(ctx, "FR.CDEL", w.token, cell.Key).Result()
+		} else {
+			got, err = c.Do(ctx, "FR.CSET", w.token, cell.Key, cell.Write).Result()
+		}
+	}
+	w.f.mu.Lock()
+	defer w.f.mu.Unlock()
+	switch {
+	case err == nil:
+		w.token = got.(string)
+		w.last = []int{len(w.f.acts)}
+	case strings.HasPrefix(err.Error(), "TRYAGAIN") || errors.Is(err, syscall.ECONNREFUSED) || !write:
+		w.f.left++
+		return
+	default: // it may have been written, and nobody goes on from there
+		w.f.left++
+		a.Session += "?"
+	}
+	w.f.acts = append(w.f.acts, a)
+}
+
+// causalTrial runs workflows over processes while fault goes on, and judges what they saw.
+func causalTrial(t *testing.T, c *cluster, fault func(more func(n int))) {
+	f := &workflows{c: c}
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range 6 {
+		w := &workflow{f: f, name: fmt.Sprint("w", i), r: rand.New(rand.NewPCG(uint64(i), 7))}
+		wg.Go(func() { w.run(stop) })
+	}
+	fault(func(n int) {
+		n += f.size()
+		c.procs[0].eventually(func() bool { return f.size() >= n })
+	})
+	close(stop)
+	wg.Wait()
+	v := check.Causal(f.acts)
+	if !v.OK {
+		t.Fatalf("%s\n%s", v.Reason, strings.Join(v.Witness, "\n"))
+	}
+	t.Logf("causally consistent: %d acts, %d without an answer", len(f.acts), f.left)
+	keys := []any{"FR.CMGET", "", "k0", "k1", "k2", "k3", "k4", "k5"}
+	c.procs[0].eventually(func() bool { // at rest all say the same
+		var seen []string
+		for i := range c.procs {
+			client := c.procs[i].client(0)
+			token, err := client.Do(t.Context(), "FR.BEGIN", "feeds").Text()
+			if err != nil {
+				return false
+			}
+			keys[1] = token
+			got, err := client.Do(t.Context(), keys...).Slice()
+			if err != nil {
+				return false
+			}
+			seen = append(seen, fmt.Sprint(got[1]))
+		}
+		return !slices.ContainsFunc(seen, func(s string) bool { return s != seen[0] })
+	})
+}
+
+// Three processes over PostgreSQL: one is killed, one stands still for longer than a lease,
+// all are restarted, and every workflow sees causes before effects.
+func TestCausalCluster(t *testing.T) {
+	c := gather(t, 3, "--lease", "1500ms", "--timeout", "4s", "--causal", "feeds")
+	causalTrial(t, c, func(more func(int)) {
+		more(500)
+		_ = c.procs[2].ends(syscall.SIGKILL)
+		more(500)
+		c.restart(2)
+		more(300)
+		c.procs[1].signal(syscall.SIGSTOP)
+		pause := time.NewTimer(4 * time.Second) // the pause itself, not a wait for something
+		<-pause.C
+		c.procs[1].signal(syscall.SIGCONT)
+		more(300)
+		_ = c.procs[0].ends(syscall.SIGKILL) // who keeps the ring
+		c.restart(0)
+		more(300)
+		for i := range c.procs {
+			if err := c.procs[i].ends(syscall.SIGTERM); err != nil {
+				t.Errorf("node %d ended with %v", i+1, err)
+			}
+			c.restart(i)
+			more(300)
+		}
+	})
+}
+
+// The same with etcd, which elects who keeps the ring, and links that are cut, muted and slow.
+func TestCausalOnEtcd(t *testing.T) {
+	c, etcd := gatherOnEtcd(t, 0, "--lease", "2s", "--timeout", "4s")
+	c.reserve(3)
+	var links []*proxy
+	for i := range 3 {
+		links = append(links, between(t, c.addrs[i], uint64(i)))
+	}
+	c.args = func(i int) []string {
+		return []string{"--coordinator", "etcd://" + strings.Join(etcd.Endpoints(), ",") + "/test", "--advertise", links[i].addr(), "--lease", "2s", "--timeout", "4s", "--causal", "feeds"}
+	}
+	for i := range 3 {
+		c.restart(i)
+	}
+	causalTrial(t, c, func(more func(int)) {
+		more(300)
+		for i, how := range []string{"cut", "mute", "delay", "cut"} {
+			links[i%3].spoil(how, 20*time.Millisecond)
+			more(200)
+			links[i%3].heal()
+			more(200)
+		}
+		_ = c.procs[0].ends(syscall.SIGKILL)
+		more(300)
+		c.restart(0)
+		more(300)
+	})
+}
