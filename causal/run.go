@@ -129,32 +129,15 @@ func (s *Server) load(ctx context.Context, out mesh.Load) (mesh.Input, error) {
 	if err != nil {
 		return mesh.Loaded{Call: out.Call, Status: mesh.Lost}, err
 	}
-	r := rows[0]
-	return mesh.Loaded{Call: out.Call, Row: mesh.Row{
-		Item: mesh.Item{Exists: r.Exists, Value: r.Value, Stamp: mesh.Stamp{Time: r.Stamp.Time, Origin: mesh.Origin(r.Stamp.Origin)}},
-		Dot:  mesh.Dot{Origin: mesh.Origin(r.Dot.Origin), N: r.Dot.N},
-	}}, nil
+	return mesh.Loaded{Call: out.Call, Row: fromRow(rows[0])}, nil
 }
 
 func (s *Server) fetch(ctx context.Context, out mesh.Fetch) (mesh.Input, error) {
-	dots := make([]dotted.Dot, len(out.Dots))
-	for i, d := range out.Dots {
-		dots[i] = dotted.Dot{Origin: uint32(d.Origin), N: d.N}
-	}
-	bodies, err := s.opt.Store.Fetch(ctx, dots)
-	in := mesh.Fetched{Call: out.Call}
-	for _, b := range bodies {
-		w, e := wire.DecodeWrite(b)
-		if e != nil {
-			err = errors.Join(err, e)
-			break
-		}
-		in.Writes = append(in.Writes, w)
-	}
+	writes, err := s.journal(ctx, out.Dots)
 	if err != nil {
 		return mesh.Fetched{Call: out.Call, Status: mesh.Lost}, err
 	}
-	return in, nil
+	return mesh.Fetched{Call: out.Call, Writes: writes}, nil
 }
 
 func (s *Server) persist(ctx context.Context, out mesh.Persist) (mesh.Input, error) {

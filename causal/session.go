@@ -131,6 +131,24 @@ func (s *Session[V]) ask(ctx context.Context, in func(op mesh.Op) mesh.Input, ke
 	return s.m.Took(r, keys...), nil
 }
 
+// read is ask for what the store can answer too: a server that the others have left behind,
+// or that has not received yet what one of them had acknowledged before it died.
+func (s *Session[V]) read(ctx context.Context, in func(op mesh.Op) mesh.Input, keys ...string) ([]mesh.Item, error) {
+	items, err := s.ask(ctx, in, keys...)
+	if !errors.Is(err, ErrBehind) {
+		return items, err
+	}
+	server, e := s.sp.at.Server()
+	if e != nil {
+		return nil, e
+	}
+	r, e := server.past(ctx, s.m, keys)
+	if e != nil {
+		return nil, errors.Join(err, e)
+	}
+	return s.m.Took(r, keys...), nil
+}
+
 func (sp *Space[V]) decode(key string, it mesh.Item) (out Item[V], err error) {
 	if !it.Exists {
 		return out, nil
@@ -149,7 +167,7 @@ func (s *Session[V]) Get(ctx context.Context, key string) (V, bool, error) {
 	if err := valid(key); err != nil {
 		return none, false, err
 	}
-	items, err := s.ask(ctx, func(op mesh.Op) mesh.Input { return s.m.Read(op, key) }, key)
+	items, err := s.read(ctx, func(op mesh.Op) mesh.Input { return s.m.Read(op, key) }, key)
 	if err != nil {
 		return none, false, err
 	}
@@ -163,7 +181,7 @@ func (s *Session[V]) GetMany(ctx context.Context, keys ...string) ([]Item[V], er
 	if err := valid(keys...); err != nil || len(keys) == 0 {
 		return nil, err
 	}
-	items, err := s.ask(ctx, func(op mesh.Op) mesh.Input { return s.m.ReadMany(op, keys...) }, keys...)
+	items, err := s.read(ctx, func(op mesh.Op) mesh.Input { return s.m.ReadMany(op, keys...) }, keys...)
 	if err != nil {
 		return nil, err
 	}
