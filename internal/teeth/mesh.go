@@ -6,6 +6,8 @@ const meshStories = "./causal/mesh"
 var meshes = []Sabotage{
 	{Name: "mesh: carried writes dropped on roaming", File: "causal/mesh/session.go", Pkg: storms, Run: "TestMeshStorms",
 		Old: "return Put{op, muts, s.Deps, s.Carried, s.Time}", New: "return Put{op, muts, s.Deps, nil, s.Time}"},
+	{Name: "mesh: what is carried does not go before what is recalled", File: "causal/mesh/read.go", Pkg: storms, Run: "TestMeshStorms",
+		Old: "waited: true, extras: slices.Clone(in.Carried)}", New: "waited: true}"},
 	{Name: "mesh: carried writes not passed on", File: "causal/mesh/write.go", Pkg: storms, Run: "TestMeshStorms",
 		Old: "		out = s.inject(c, out) // M4\n", New: ""},
 	{Name: "mesh: an own write is received when it is made", File: "causal/mesh/write.go", Pkg: storms, Run: "TestMeshStorms",
