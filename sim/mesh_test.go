@@ -10,7 +10,7 @@ import (
 
 // meshSeeds have found something once.
 var meshSeeds = []uint64{
-	3825, // a write that is recalled depends on one that its session carries
+	881, 2520, // a write that is recalled depends on one that its session carries
 	1582, // a snapshot of nothing is not the present where all that there was has been retired
 	2577, // a server that another ring has left behind reads a journal that has forgotten a cause
 }

@@ -85,7 +85,13 @@ func (s *meshStorm) branch(c *meshClient) {
 		s.think(f)
 	case o != c && !o.busy && !o.gone && r.IntN(2) == 0:
 		s.sometimes("a join")
-		c.session.Join(o.session)
+		other := o.session
+		if chance(r, s.cfg.Strip) { // it came as a token that was too short for values
+			var err error
+			other, err = wire.Resume(wire.Token(o.session, 0))
+			s.fail(err)
+		}
+		c.session.Join(other)
 		a := check.Act{Session: c.name}
 		for _, last := range []int{c.last, o.last} {
 			if last >= 0 {

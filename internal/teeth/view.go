@@ -3,7 +3,7 @@ package teeth
 // views are the sabotages of the machines that decide who is in a ring.
 var views = []Sabotage{
 	{Name: "a view told before it is stored", File: "causal/view/keeper.go", Pkg: "./causal/view", Run: "TestViews",
-		Old: "	g = Grant{Seq: in.Seq, View: k.stored} // K1", New: "	g = Grant{Seq: in.Seq, View: k.view} // K1"},
+		Old: "	g = Grant{Seq: in.Seq, Length: k.opt.Length, View: k.stored} // K1", New: "	g = Grant{Seq: in.Seq, Length: k.opt.Length, View: k.view} // K1"},
 	{Name: "a life's number given again", File: "causal/view/keeper.go", Pkg: "./causal/view", Run: "TestViews",
 		Old: "	k.view.Newest++ // K2\n", New: "	if len(k.view.Ring) > 0 || k.view.Newest == 0 {\n		k.view.Newest++\n	}\n"},
 	{Name: "a lease for who is left out", File: "causal/view/member.go", Pkg: "./causal/view", Run: "TestViews",
