@@ -294,6 +294,51 @@ func TestEntriesMoveAlong(t *testing.T) {
 	}
 }
 
+// A part of a slice that is cut out and moves takes its entries along, and leaves the
+// others where they are.
+func TestEntriesOutliveACut(t *testing.T) {
+	n := &counter{}
+	c := newCluster(t, 2, memory.Options{}, Options[string]{Recorder: n})
+	defer c.close(t)
+	ctx := context.Background()
+	owner := func(key string) int {
+		return slices.IndexFunc(c.caches, func(cache *Cache[string]) bool { return cache.Owns(key) })
+	}
+	eventually(t, func() bool {
+		spread := map[int]bool{owner("k1"): true, owner("k4"): true, owner("k7"): true}
+		return len(spread) == 2 && !spread[-1]
+	})
+	from, key := owner("k7"), func(i int) string { return fmt.Sprintf("k7%03d", i) }
+	for i := range 500 {
+		life := time.Duration(0)
+		if i%10 == 9 { // which is not handed over, and goes on where it stays
+			life = time.Hour
+		}
+		eventually(t, func() bool { _, err := c.caches[from].PutTTL(ctx, key(i), "v", life); return err == nil })
+	}
+	c.assigner.Cut(key(200), key(300))
+	eventually(t, func() bool { // messages overtake each other here, and a recall must not
+		h := c.nodes[from].Load().Acquire(key(200))
+		return h != nil && h.Low == key(200)
+	})
+	if !c.assigner.Move(key(200), fmt.Sprint("n", 1-from)) {
+		t.Fatal("it does not move")
+	}
+	eventually(t, func() bool { return n.events[clink.Inherited].Load() >= 90 })
+	for i := range 500 {
+		at, moved := from, i >= 200 && i < 300
+		if moved {
+			at = 1 - from
+		}
+		if e, ok := c.caches[at].Peek(key(i)); ok != (!moved || i%10 != 9) || ok && e.Value != "v" {
+			t.Fatalf("%s: %+v %v in its owner's memory", key(i), e, ok)
+		}
+		if owner(key(i)) != at {
+			t.Fatalf("%s has moved to %d", key(i), owner(key(i)))
+		}
+	}
+}
+
 func eventually(t *testing.T, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)

@@ -153,6 +153,7 @@ type Cache[V any] struct {
 	ops      uint64
 	closed   bool
 	broken   bool // an invariant failed: read through, and keep nothing
+	retags   bool // entries are about to be moved to the rights they stand under
 
 	work sync.WaitGroup // requests to the store under way
 	ctx  context.Context
@@ -169,20 +170,11 @@ type entry[V any] struct {
 
 const gone = 1 << 63 // versions fit 63 bits
 
-// right is what entries are served under: as long as the handle holds and, if
-// until is not 0, before until. Those that do not expire share that of their lease.
-type right struct {
-	handle *shard.Handle
-	until  lease.Tick
-}
-
-func (r *right) serves(now lease.Tick) bool { return clink.Serves(now, r.handle.Until(), r.until) }
-
 // What the map costs for an entry beyond the entry itself, as linear-hit of
 // freshet bench measures it, and what an entry costs more if it expires.
 const (
 	mapBytes   = 82
-	rightBytes = 16
+	rightBytes = 24
 )
 
 // New returns a cache.
@@ -243,7 +235,7 @@ func (c *Cache[V]) Get(ctx context.Context, key string) (V, bool, error) {
 		if now&(sampleEvery-1) == 0 {
 			c.sampler.note(key)
 		}
-		if e.right.serves(now) {
+		if e.right.serves(now) || e.right.outlived(key, now) {
 			return e.value, e.version&gone == 0, nil
 		}
 	}
@@ -269,7 +261,7 @@ func (c *Cache[V]) Peek(key string) (Entry[V], bool) {
 	if now&(sampleEvery-1) == 0 {
 		c.sampler.note(key)
 	}
-	if !e.right.serves(now) {
+	if !e.right.serves(now) && !e.right.outlived(key, now) {
 		return Entry[V]{}, false
 	}
 	return e.public(now, c.opt.Drift), true
@@ -283,7 +275,7 @@ func (c *Cache[V]) Version(ctx context.Context, key string) (version uint64, exi
 		if now&(sampleEvery-1) == 0 {
 			c.sampler.note(key)
 		}
-		if e.right.serves(now) {
+		if e.right.serves(now) || e.right.outlived(key, now) {
 			return e.version &^ gone, e.version&gone == 0, nil
 		}
 	}
@@ -328,7 +320,7 @@ func (c *Cache[V]) Hits(keys []string, out []Entry[V]) (n int) {
 		}
 		for i := range found[:some] {
 			e := &found[i]
-			if !e.right.serves(now) {
+			if !e.right.serves(now) && !e.right.outlived(keys[i], now) {
 				return n
 			}
 			out[n] = e.public(now, c.opt.Drift)

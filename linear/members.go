@@ -180,7 +180,7 @@ func (c *Cache[V]) Shared(h *shard.Handle) {
 		return
 	}
 	c.mu.Lock()
-	c.rights[h.Gen] = &right{handle: h}
+	c.rights[h.Gen] = newRight(h)
 	c.members.leases[h.Gen] = h
 	asked := c.stepReplica(replica.Acquired{Lease: h.Lease, Group: h.Group}, nil)
 	c.mu.Unlock()

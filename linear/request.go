@@ -63,9 +63,6 @@ func (c *Cache[V]) perform(r request) []request {
 	case clink.Evaluate:
 		c.evaluate(r)
 		return nil
-	case clink.Retag:
-		c.retag(r)
-		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -132,6 +132,8 @@ func (c *Cache[V]) step(in clink.Input, err error) (asked []request) {
 			c.answer(out, err)
 		case clink.Event:
 			c.opt.Recorder.Event(out.Kind)
+		case clink.Retag:
+			c.bequeath(out)
 		default:
 			asked = c.pass(out, asked)
 		}
@@ -155,9 +157,7 @@ func (c *Cache[V]) keep(k clink.Keep) {
 		c.kept.Invalidate(k.Key)
 		return
 	}
-	if k.Until != 0 {
-		e.right = &right{e.right.handle, k.Until}
-	}
+	e.right = e.right.before(k.Until)
 	c.kept.Set(k.Key, e)
 }
 
@@ -167,7 +167,7 @@ func (c *Cache[V]) entry(key string) (clink.Keep, bool) {
 	if !ok || c.opt.VersionsOnly { // who decides from it needs the value
 		return clink.Keep{}, false
 	}
-	k := clink.Keep{Key: key, Gen: e.right.handle.Gen, Until: e.right.until, Row: clink.Row{Exists: e.version&gone == 0, Version: e.version &^ gone}}
+	k := clink.Keep{Key: key, Gen: e.right.stands(key).handle.Gen, Until: e.right.until, Row: clink.Row{Exists: e.version&gone == 0, Version: e.version &^ gone}}
 	if k.Row.Exists {
 		b, err := c.opt.Codec.Append(nil, e.value)
 		if err != nil {
@@ -254,7 +254,7 @@ func fromRow(r store.Row) clink.Row {
 // Acquired implements shard.Watcher.
 func (c *Cache[V]) Acquired(h *shard.Handle, after lease.Gen) {
 	c.mu.Lock()
-	c.rights[h.Gen] = &right{handle: h}
+	c.rights[h.Gen] = newRight(h)
 	c.lead(h)
 	asked := c.step(clink.Acquired{Lease: h.Lease, Until: h.Until(), After: after}, nil)
 	c.mu.Unlock()
@@ -276,31 +276,6 @@ func (c *Cache[V]) Revoked(h *shard.Handle) {
 	asked = c.stepPrimary(replica.Revoked{Gen: h.Gen}, asked) // the pod knows first
 	c.mu.Unlock()
 	c.spawn(asked)
-}
-
-// retag moves entries from a lease to the one that goes on. Whoever is skipped
-// is read anew.
-func (c *Cache[V]) retag(r clink.Retag) {
-	c.mu.Lock()
-	old, fresh := c.rights[r.Old], c.rights[r.New]
-	c.mu.Unlock()
-	if old == nil || fresh == nil {
-		return
-	}
-	for key, e := range c.kept.All() {
-		if e.right.handle != old.handle || !r.Range.Contains(key) {
-			continue
-		}
-		c.mu.Lock() // no Drop or Keep may come in between
-		if now, ok := c.kept.GetIfPresent(key); ok && now.right.handle == old.handle && old.handle.Valid() && fresh.handle.Valid() {
-			until := now.right.until
-			if now.right = fresh; until != 0 {
-				now.right = &right{fresh.handle, until}
-			}
-			c.kept.Set(key, now)
-		}
-		c.mu.Unlock()
-	}
 }
 
 // Loads reports what was asked since the last call, per slice, for the assigner: of a

@@ -53,7 +53,7 @@ func (n *stormNode) readLayered(op clink.Op, key string) {
 		l.both()
 	})
 	n.later(spread(r, n.s.plan.Config.Delay), func() {
-		if e, ok := n.entries[key]; ok && clink.Serves(n.now(), n.handles[e.Gen].until, e.Until) {
+		if e, ok := n.serves(key); ok {
 			l.version(e.Row)
 			return
 		}

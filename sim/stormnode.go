@@ -23,6 +23,7 @@ type stormNode struct {
 	pod     *clink.Pod
 	handles map[lease.Gen]handle
 	entries map[string]clink.Keep
+	heirs   map[lease.Gen][]clink.Retag // under which leases goes on what is kept
 	calls   map[clink.Op]Call
 	lends   map[clink.Op]*lend // to others, and to itself
 	layered map[clink.Op]*layeredRead
@@ -49,12 +50,12 @@ func (n *stormNode) boot() {
 	n.up, n.busy, n.waiting, n.paused, n.draining = true, false, nil, 0, false
 	n.clock = newClock(s.rng("clock "+n.name), s.plan.Config.Drift)
 	n.handles, n.entries, n.calls, n.lends = map[lease.Gen]handle{}, map[string]clink.Keep{}, map[clink.Op]Call{}, map[clink.Op]*lend{}
-	n.layered = map[clink.Op]*layeredRead{}
+	n.layered, n.heirs = map[clink.Op]*layeredRead{}, map[lease.Gen][]clink.Retag{}
 	n.lease = lease.NewNode(lease.NodeOptions{Node: n.name, Addr: n.name, Host: n.name, Drift: max(1, s.plan.Config.Drift), Groups: true})
 	n.member = newMember(n.name, max(1, s.plan.Config.Drift))
 	n.pod = clink.NewPod(clink.Options{
 		Life: uint64(n.index+1)<<32 | uint64(n.lives), Drift: max(1, s.plan.Config.Drift), Queue: s.plan.Config.Queue, Tags: s.plan.Config.Tags,
-		Entry: func(k string) (clink.Keep, bool) { e, ok := n.entries[k]; return e, ok },
+		Entry: func(k string) (clink.Keep, bool) { e, ok := n.entries[k]; e.Gen = n.stands(k, e.Gen); return e, ok },
 	})
 	n.beat()
 	if s.plan.Config.Groups {
@@ -220,7 +221,7 @@ func (n *stormNode) handOver(r lease.Revoke) {
 	rng := n.s.rng("offers of " + n.name)
 	for _, k := range sorted(n.entries) {
 		e := n.entries[k]
-		if e.Gen != r.Gen || e.Until != 0 || !r.Over.Contains(k) {
+		if n.stands(k, e.Gen) != r.Gen || e.Until != 0 || !r.Over.Contains(k) {
 			continue
 		}
 		for _, to := range n.s.nodes {
@@ -261,7 +262,7 @@ func (n *stormNode) take(op clink.Op, c Call, value string) {
 	if _, ok := n.calls[op]; !ok { // its caller has gone meanwhile
 		return
 	}
-	if e, ok := n.entries[c.Keys[0]]; c.Kind == Get && ok && clink.Serves(n.now(), n.handles[e.Gen].until, e.Until) {
+	if e, ok := n.serves(c.Keys[0]); c.Kind == Get && ok {
 		n.s.sometimes("a hit")
 		n.s.answered(n, clink.Reply{Op: op, Row: e.Row})
 		return
@@ -336,19 +337,39 @@ func (n *stormNode) perform(out clink.Output) {
 			}
 		})
 	case clink.Retag:
+		n.heirs[out.Old] = append(n.heirs[out.Old], out)
 		n.later(spread(n.s.rng("retag "+n.name), n.s.plan.Config.Delay), func() { n.retag(out) })
 	default:
 		n.s.request(n, out)
 	}
 }
 
-// retag moves entries one by one, as the runtime does.
+// stands is the lease that what is kept of a key under gen stands under by now.
+func (n *stormNode) stands(key string, gen lease.Gen) lease.Gen {
+	for {
+		i := slices.IndexFunc(n.heirs[gen], func(r clink.Retag) bool { return r.Range.Contains(key) })
+		if i < 0 {
+			return gen
+		}
+		gen = n.heirs[gen][i].New
+	}
+}
+
+// serves is the entry of a key that is served from memory.
+func (n *stormNode) serves(key string) (clink.Keep, bool) {
+	e, ok := n.entries[key]
+	return e, ok && clink.Serves(n.now(), n.handles[n.stands(key, e.Gen)].until, e.Until)
+}
+
+// retag moves entries one by one, as the runtime does: nothing depends on it.
 func (n *stormNode) retag(r clink.Retag) {
 	n.locked(func() {
 		for _, k := range sorted(n.entries) {
-			e := n.entries[k]
-			if now := n.now(); e.Gen == r.Old && r.Range.Contains(k) && now < n.handles[r.Old].until && now < n.handles[r.New].until {
-				e.Gen = r.New
+			if e := n.entries[k]; e.Gen == r.Old && r.Range.Contains(k) {
+				if _, ok := n.serves(k); ok && n.now() >= n.handles[r.Old].until {
+					n.s.sometimes("an entry outlives its lease")
+				}
+				e.Gen = n.stands(k, e.Gen)
 				n.entries[k] = e
 				n.s.sometimes("an entry outlives a split")
 			}

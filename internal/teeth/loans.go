@@ -37,7 +37,7 @@ var loans = []Sabotage{
 	{Name: "layered value and version stored apart", File: "sim/stormlayered.go", Pkg: storms, Run: "TestStorms",
 		Old: "		return all[r.IntN(len(all))], true\n", New: "		i = all[r.IntN(len(all))]\n		i.value = all[r.IntN(len(all))].value\n		return i, true\n"},
 	{Name: "version service trusted after lease loss", File: "sim/stormlayered.go", Pkg: storms, Run: "TestStorms",
-		Old: "ok && clink.Serves(n.now(), n.handles[e.Gen].until, e.Until) {", New: "ok {"},
+		Old: "		if e, ok := n.serves(key); ok {", New: "		if e, ok := n.entries[key]; ok {"},
 	{Name: "a value served though its version is not known", File: "linear/layered/layered.go", Pkg: "./linear/layered", Run: "TestWithoutVersions",
 		Old: "		return c.load(ctx, key, missing)\n	case !exists:", New: "		f := <-values\n		return f.item.Value, f.item.Exists, nil\n	case !exists:"},
 	{Name: "a value of any version served", File: "linear/layered/layered.go", Pkg: "./linear/layered", Run: "TestNothingRests",

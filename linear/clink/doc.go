@@ -61,4 +61,7 @@
 //	R19 What the owner of the period just before offers of its memory is kept
 //	    once the guard stands, unless a write to the key was sent meanwhile. It
 //	    does not offer what was in flight, nor what may expire.
+//	R21 A period goes on through every lease of the key that began while the
+//	    one before it held: with what is kept, what may be inherited, and what
+//	    was written since.
 package clink

@@ -55,8 +55,8 @@ func (p *Pod) piece(key string) *piece {
 	return nil
 }
 
-// acquired takes a slice: parts that were held until now keep their guards and
-// entries, the others are cut and guarded.
+// acquired takes a slice: parts that are held already keep their guards and entries
+// (R21), the others are cut and guarded.
 func (p *Pod) acquired(now lease.Tick, in Acquired, out []Output) []Output {
 	p.leases[in.Gen] = tenure{in.Range, in.Until}
 	var next []*piece
@@ -74,8 +74,6 @@ func (p *Pod) acquired(now lease.Tick, in Acquired, out []Output) []Output {
 		}
 		if p.holds(now, pc.gen) { // guarded or not: what is in flight must be sent again under the lease of its guard
 			p.rehome(part, pc.gen, in.Gen)
-		}
-		if p.holds(now, pc.gen) && pc.state == guarded {
 			next = append(next, p.carve(pc, part, in.Gen))
 			out = append(out, Retag{part, pc.gen, in.Gen})
 			fresh = subtract(fresh, part)
@@ -95,9 +93,15 @@ func (p *Pod) acquired(now lease.Tick, in Acquired, out []Output) []Output {
 	return p.pumpAll(now, in.Range, out)
 }
 
-// carve is the part r of a piece. What is not yet guarded starts over.
+// carve is the part r of a piece. What is not yet guarded starts over; what may be
+// inherited stays as it is, for the keys are held all along (R21).
 func (p *Pod) carve(pc *piece, r lease.Range, gen lease.Gen) *piece {
-	part := &piece{rng: r, gen: gen, state: cutting}
+	part := &piece{rng: r, gen: gen, state: cutting, after: pc.after}
+	for k := range pc.written {
+		if r.Contains(k) {
+			part.wrote(k)
+		}
+	}
 	if pc.state != guarded {
 		return part
 	}
@@ -198,7 +202,9 @@ func (p *Pod) splits(now lease.Tick, in Splits, out []Output) []Output {
 	}
 	var parts []*piece
 	for _, r := range pc.rng.Cut(in.Points) {
-		parts = append(parts, &piece{rng: r, gen: pc.gen, state: waiting, try: pc.try, after: pc.after})
+		part := p.carve(pc, r, pc.gen)
+		part.state, part.try = waiting, pc.try
+		parts = append(parts, part)
 	}
 	i := slices.Index(p.pieces, pc)
 	p.pieces = slices.Replace(p.pieces, i, i+1, parts...)

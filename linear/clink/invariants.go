@@ -72,6 +72,9 @@ func (p *Pod) Dump() string {
 		for _, name := range slices.Sorted(maps.Keys(pc.single)) {
 			fmt.Fprintf(&b, " %s:%v", name, pc.single[name])
 		}
+		if pc.after != 0 {
+			fmt.Fprintf(&b, " after %d but for %v", pc.after, slices.Sorted(maps.Keys(pc.written)))
+		}
 		b.WriteByte('\n')
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.keys)) {

@@ -63,6 +63,9 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		return ""
 	case "serve":
 		return s.serve(arg(t, d, "key"))
+	case "forget": // memory is full
+		delete(s.entries, arg(t, d, "key"))
+		return ""
 	case "dump":
 		text := s.pod.Dump()
 		for b, name := range s.names {

@@ -245,8 +245,8 @@ type Keep struct {
 // Drop removes an entry before any later output is carried out.
 type Drop struct{ Key string }
 
-// Retag lets the entries of Range that are kept under Old be kept under New
-// from here on, if Old still holds when it is done. It may be skipped.
+// Retag lets the entries of Range that are kept under Old be kept under New: the keys
+// have been held all along. It may be done at any later time, or never.
 type Retag struct {
 	Range    lease.Range
 	Old, New lease.Gen

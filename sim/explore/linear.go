@@ -18,6 +18,7 @@ type Linear struct {
 	Nodes    int
 	Calls    []Call
 	Moves    int  // the owner is recalled, and another node owns the key
+	Cuts     int  // the owner's slice is cut or joined: the key goes on under another lease
 	Lapses   int  // the owner's lease ends unnoticed, and another node owns the key
 	Losses   int  // an answer of the store is lost; the request may still arrive
 	Forgets  int  // the store loses its guards
@@ -51,7 +52,8 @@ type linear struct {
 	msgs   []*message
 	owner  int
 	gen    lease.Gen
-	after  lease.Gen // whose entries the next owner may inherit
+	held   []lease.Gen // by the owner, in this period
+	after  lease.Gen   // whose entries the next owner may inherit
 	begun  int
 	belief map[string]string
 	err    error
@@ -61,6 +63,7 @@ type linearNode struct {
 	pod     *clink.Pod
 	entries map[string]clink.Keep
 	until   map[lease.Gen]lease.Tick // what the runtime's handles say
+	heirs   map[lease.Gen]lease.Gen  // under which lease goes on what is kept
 	untold  []lease.Gen              // lapsed, and the node has not noticed
 	calls   map[clink.Op]Call
 }
@@ -82,8 +85,8 @@ type message struct {
 func (s Linear) Begin() World {
 	w := &linear{scope: s, left: s, store: sim.NewStore(), judge: sim.NewJudge(), belief: map[string]string{}}
 	for i := range s.Nodes {
-		n := &linearNode{entries: map[string]clink.Keep{}, until: map[lease.Gen]lease.Tick{}, calls: map[clink.Op]Call{}}
-		n.pod = clink.NewPod(clink.Options{Life: uint64(i + 1), Entry: func(k string) (clink.Keep, bool) { e, ok := n.entries[k]; return e, ok }})
+		n := &linearNode{entries: map[string]clink.Keep{}, until: map[lease.Gen]lease.Tick{}, heirs: map[lease.Gen]lease.Gen{}, calls: map[clink.Op]Call{}}
+		n.pod = clink.NewPod(clink.Options{Life: uint64(i + 1), Entry: func(k string) (clink.Keep, bool) { e, ok := n.entries[k]; e.Gen = n.stands(e.Gen); return e, ok }})
 		w.nodes = append(w.nodes, n)
 	}
 	w.give(0)
@@ -141,6 +144,9 @@ func (w *linear) choices() (out []choice) {
 		if i != w.owner && w.left.Lapses > 0 {
 			add(fmt.Sprintf("node %d lapses unnoticed, the key goes to %d", w.owner, i), func() { w.lapse(i) })
 		}
+		if i == w.owner && w.left.Cuts > 0 {
+			add(fmt.Sprintf("the slice of node %d is cut", i), w.cut)
+		}
 		if n := w.nodes[i]; len(n.untold) > 0 {
 			add(fmt.Sprintf("node %d notices that its lease lapsed", i), func() { w.tell(i) })
 		}
@@ -172,6 +178,7 @@ func (w *linear) step(i int, in clink.Input) {
 		case clink.Drop:
 			delete(n.entries, out.Key)
 		case clink.Retag:
+			n.heirs[out.Old] = out.New
 		case clink.Evaluate:
 			w.decide(i, out)
 		case clink.Reply:
@@ -320,6 +327,7 @@ func (w *linear) give(i int) {
 	w.gen++
 	until := w.now + forever
 	w.nodes[i].until[w.gen] = until
+	w.held = append(w.held, w.gen)
 	w.step(i, clink.Acquired{Lease: lease.Lease{Gen: w.gen}, Until: until, After: w.after})
 }
 
@@ -332,22 +340,39 @@ func (w *linear) end(i int, gen lease.Gen) {
 func (w *linear) move(to int) {
 	w.left.Moves--
 	from, gen := w.nodes[w.owner], w.gen
-	w.end(w.owner, w.gen)
-	w.after = gen
+	for _, g := range w.held {
+		w.end(w.owner, g)
+	}
+	w.held, w.after = nil, gen
 	w.give(to)
 	w.after = 0
 	for _, key := range slices.Sorted(maps.Keys(from.entries)) {
-		if e := from.entries[key]; w.scope.Warm && e.Gen == gen {
+		if e := from.entries[key]; w.scope.Warm && from.stands(e.Gen) == gen {
 			w.msgs = append(w.msgs, &message{node: to, answer: clink.Offered{After: gen, Key: key, Row: e.Row}})
 		}
 	}
+}
+
+// cut lets the owner's lease go on under another generation.
+func (w *linear) cut() {
+	w.left.Cuts--
+	w.give(w.owner)
+}
+
+// stands is the lease that what is kept under gen stands under by now.
+func (n *linearNode) stands(gen lease.Gen) lease.Gen {
+	for n.heirs[gen] != 0 {
+		gen = n.heirs[gen]
+	}
+	return gen
 }
 
 // lapse lets so much time pass that the owner's lease is over.
 func (w *linear) lapse(to int) {
 	w.left.Lapses--
 	old := w.nodes[w.owner]
-	old.untold = append(old.untold, w.gen)
+	old.untold = append(old.untold, w.held...)
+	w.held = nil
 	w.now += 2 * forever
 	w.give(to)
 }
@@ -365,7 +390,7 @@ func (w *linear) latest() error {
 	for i, n := range w.nodes {
 		for _, key := range slices.Sorted(maps.Keys(n.entries)) {
 			e := n.entries[key]
-			if clink.Serves(w.now, n.until[e.Gen], e.Until) {
+			if clink.Serves(w.now, n.until[n.stands(e.Gen)], e.Until) {
 				if err := w.judge.Hit(i, key, string(e.Row.Value), e.Row.Exists); err != nil {
 					return err
 				}
@@ -378,12 +403,12 @@ func (w *linear) latest() error {
 // Dump implements World.
 func (w *linear) Dump() string {
 	var b strings.Builder
-	fmt.Fprintln(&b, w.now, w.owner, w.gen, w.begun, w.left.Moves, w.left.Lapses, w.left.Losses, w.left.Forgets, w.left.Abandons, w.belief)
+	fmt.Fprintln(&b, w.now, w.owner, w.gen, w.begun, w.left.Moves, w.left.Cuts, w.held, w.left.Lapses, w.left.Losses, w.left.Forgets, w.left.Abandons, w.belief)
 	b.WriteString(w.store.Dump())
 	b.WriteString(w.judge.Dump())
 	for _, n := range w.nodes {
 		b.WriteString(n.pod.Dump())
-		fmt.Fprintln(&b, n.until, n.untold, n.calls)
+		fmt.Fprintln(&b, n.until, n.heirs, n.untold, n.calls)
 		for _, key := range slices.Sorted(maps.Keys(n.entries)) {
 			e := n.entries[key]
 			fmt.Fprintln(&b, key, e.Gen, e.Row.Exists, string(e.Row.Value))
