@@ -358,9 +358,10 @@ func (c *cluster) loads() (sum float64) {
 	return sum
 }
 
-// settled waits until no slice has changed hands for a while, as whoever restarts a
-// cluster in production does: a slice that moves on at once leaves what it had, and what
-// is read while slices are between two owners comes from the store.
+// settled waits until no slice has changed hands for longer than a lease of 3 s, which is
+// how long a slice that has moved stays where it is, as whoever restarts a cluster in
+// production does: a slice that moves on at once leaves what it had, and what is read
+// while slices are between two owners comes from the store.
 func (c *cluster) settled(i int) {
 	c.t.Helper()
 	seen, last := 0, ""
@@ -373,7 +374,7 @@ func (c *cluster) settled(i int) {
 		if seen++; slices != last {
 			seen, last = 0, slices
 		}
-		return seen == 15
+		return seen == 40
 	})
 }
 
@@ -382,7 +383,7 @@ func (c *cluster) settled(i int) {
 // been evened out to the process that is back: what is counted is what the cluster has
 // kept, not what was between two owners when it was asked for.
 func TestRollingRestartKeepsMemory(t *testing.T) {
-	c := gather(t, 3)
+	c := gather(t, 3, "--lease", "3s")
 	const keys = 3000
 	read := func(node int) (share float64) {
 		t.Helper()

@@ -61,6 +61,9 @@ type slice struct {
 	load             Load
 	after            Gen  // its owner gave the slice up for this generation
 	gave             bool // its owner has acknowledged the recall
+	fresh            bool // cut or joined, and its owner has not been told of this generation (A8)
+	apart            Tick // was cut, and is not joined again before
+	stays            Tick // has moved with its memory, and is not evened out before
 	crew
 }
 
@@ -160,6 +163,7 @@ func (a *Assigner) Saved(now Tick, term, rev uint64, ok bool, out []AssignerOutp
 		a.Deposed()
 		return out
 	}
+	waits := slices.ContainsFunc(a.slices, func(s slice) bool { return s.recalled && s.fresh })
 	a.saved = rev
 	out = a.save(out)
 	if !a.Leads(now) { // A4
@@ -169,6 +173,9 @@ func (a *Assigner) Saved(now Tick, term, rev uint64, ok bool, out []AssignerOutp
 		if a.alive(now, node) {
 			out = a.grant(now, node, out)
 		}
+	}
+	if waits {
+		out = a.recall(now, out)
 	}
 	return out
 }
@@ -197,9 +204,10 @@ func (a *Assigner) grant(now Tick, node string, out []AssignerOutput) []Assigner
 		until, after := s.holds(node)
 		switch {
 		case until == nil:
-		case s.recalled: // A2
+		case s.recalled && !s.fresh: // A2, A8
 		case s.rev > a.saved: // A3
 		default:
+			s.fresh = s.fresh && s.Node != node
 			*until = max(*until, now+Lengthen(a.opt.Length, a.opt.Drift)) // A1
 			g.Leases = append(g.Leases, s.Lease)
 			g.After = append(g.After, after)
@@ -300,13 +308,16 @@ func (a *Assigner) hand(now Tick, s *slice, to string) {
 	s.Node, s.Addr, s.Host = to, m.addr, m.host
 	s.recalled, s.next, s.gave, s.after = false, "", false, after
 	s.copies = a.muster(now, s)
+	if s.fresh = false; after != 0 {
+		s.stays = now + a.opt.Length
+	}
 }
 
 // recall asks back what is to move.
 func (a *Assigner) recall(now Tick, out []AssignerOutput) []AssignerOutput {
 	by, next := map[string][]Lease{}, map[string][]string{}
 	for _, s := range a.slices {
-		if !s.recalled {
+		if !s.recalled || s.fresh && a.alive(now, s.Node) { // A8
 			continue
 		}
 		if now < s.until {

@@ -136,7 +136,7 @@ func (a *Assigner) points(s slice) []string {
 }
 
 // Cut splits slices at the points. Nothing changes hands.
-func (a *Assigner) Cut(_ Tick, points []string) {
+func (a *Assigner) Cut(now Tick, points []string) {
 	points = slices.Sorted(slices.Values(points))
 	var next []slice
 	for _, s := range a.slices {
@@ -154,6 +154,7 @@ func (a *Assigner) Cut(_ Tick, points []string) {
 				p.after = 0
 			}
 			p.load = share(s.load, r, len(parts))
+			p.fresh, p.apart = true, now+a.opt.Length
 			next = append(next, p)
 		}
 	}
@@ -189,7 +190,8 @@ func (a *Assigner) relieve(now Tick) {
 }
 
 // even moves slices from the busiest node to the least busy one, as long as it
-// helps and the churn budget lasts.
+// helps and the churn budget lasts. What has moved lately stays, for a slice that
+// moves on at once leaves its memory behind.
 func (a *Assigner) even(now Tick, nodes []string) {
 	if now-a.budget.start >= minute {
 		a.budget = budget{start: now}
@@ -209,9 +211,9 @@ func (a *Assigner) even(now Tick, nodes []string) {
 		if gap*100*uint64(len(nodes)) <= total*a.opt.Balance.Slack {
 			return
 		}
-		best := -1
+		best, idle := -1, a.idle()
 		for i, s := range a.slices {
-			if w := a.weight(s); s.Node == hi && !s.recalled && len(s.copies) == 0 && w <= gap/2 && (best < 0 || w > a.weight(a.slices[best])) {
+			if s.Node == hi && !s.recalled && now >= s.stays && len(s.copies) == 0 && s.load.Rate+idle <= gap/2 && (best < 0 || s.load.Rate > a.slices[best].load.Rate) {
 				best = i
 			}
 		}
@@ -229,7 +231,7 @@ func (a *Assigner) even(now Tick, nodes []string) {
 
 // weights sums the slices by the node that has or will have them.
 func (a *Assigner) weights(nodes []string) (map[string]uint64, uint64) {
-	weight := map[string]uint64{}
+	weight, idle := map[string]uint64{}, a.idle()
 	var total uint64
 	for _, s := range a.slices {
 		to := s.Node
@@ -237,8 +239,8 @@ func (a *Assigner) weights(nodes []string) (map[string]uint64, uint64) {
 			to = s.next
 		}
 		if slices.Contains(nodes, to) {
-			weight[to] += a.weight(s)
-			total += a.weight(s)
+			weight[to] += s.load.Rate + idle
+			total += s.load.Rate + idle
 		}
 		for _, c := range s.copies {
 			if slices.Contains(nodes, c.Node) {
@@ -250,11 +252,9 @@ func (a *Assigner) weights(nodes []string) (map[string]uint64, uint64) {
 	return weight, total
 }
 
-// weight counts a slice's load, and a little for being a slice at all, so that
-// idle slices spread too.
-func (a *Assigner) weight(s slice) uint64 {
-	return s.load.Rate + 1 + a.rate()/uint64(8*len(a.slices))
-}
+// idle is what a slice weighs besides its load, for being a slice at all: idle ones
+// spread too.
+func (a *Assigner) idle() uint64 { return 1 + a.rate()/uint64(8*len(a.slices)) }
 
 // rate is the load of all slices.
 func (a *Assigner) rate() (sum uint64) {
@@ -265,14 +265,14 @@ func (a *Assigner) rate() (sum uint64) {
 }
 
 // merge joins the first two cold neighbours of one node, but not the cut a new
-// cluster began with.
-func (a *Assigner) merge(Tick) {
+// cluster began with, nor what was cut lately: who cuts wants to move a part.
+func (a *Assigner) merge(now Tick) {
 	cold := a.opt.Balance.SplitRate / 10
 	for i := 0; i+1 < len(a.slices); i++ {
 		s, t := a.slices[i], a.slices[i+1]
 		switch {
 		case s.Node == "" || s.Node != t.Node || s.bound() || t.bound():
-		case s.load.Rate+t.load.Rate >= cold:
+		case s.load.Rate+t.load.Rate >= cold || now < s.apart || now < t.apart:
 		case slices.ContainsFunc(a.opt.First, func(at string) bool { return strings.Compare(at, t.Low) == 0 }):
 		default:
 			a.Join(t.Low)
@@ -293,6 +293,7 @@ func (a *Assigner) Join(at string) bool {
 		a.rev++
 		s.Lease = Lease{Range{s.Low, t.High}, a.gen}
 		s.until, s.rev, s.after = max(s.until, t.until), a.rev, 0
+		s.fresh, s.stays = true, max(s.stays, t.stays)
 		s.load = Load{Rate: s.load.Rate + t.load.Rate, Sample: append(slices.Clone(s.load.Sample), t.load.Sample...)}
 		a.slices = slices.Replace(a.slices, i, i+2, s)
 		return true

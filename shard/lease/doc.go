@@ -23,6 +23,7 @@
 //	N5 A lease belongs to an incarnation: answers to another one are ignored.
 //	N6 A lease that lapsed is given up: it is not revived by a later answer.
 //	N7 A node that cannot be a member of a group refuses such a lease.
+//	N8 A lease of which every key is held under newer ones is over.
 //
 // The assigner's rules:
 //
@@ -41,6 +42,8 @@
 //	A5 A new leader cannot know what its predecessor granted: it counts every
 //	   slice it finds as leased for one full longest lease from its election, and
 //	   for the slack of the coordinator, by which leaders may overlap, besides.
+//	A8 A generation made by a cut or a join is granted before it is asked back: an
+//	   owner that had not heard of it would give up all of the one it was made of.
 package lease
 
 // Tick is a reading of a monotonic clock, or a span of one, in nanoseconds. A

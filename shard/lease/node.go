@@ -131,6 +131,7 @@ func (n *Node) Granted(now Tick, in Grant, out []NodeOutput) []NodeOutput {
 		}
 	}
 	until := sent + Shorten(in.Length, n.opt.Drift) // N1, N2
+	had := len(n.held)
 	for i, l := range in.Leases {
 		h, held := n.held[l.Gen]
 		switch {
@@ -156,9 +157,32 @@ func (n *Node) Granted(now Tick, in Grant, out []NodeOutput) []NodeOutput {
 			out = append(out, a)
 		}
 	}
+	if len(n.held) > had {
+		out = n.shed(now, out)
+	}
 	if in.Table != nil && in.Table.Version > n.table.Version {
 		n.table = *in.Table
 		out = append(out, Routes{n.table})
+	}
+	return out
+}
+
+// shed ends the leases of which every key is held under newer ones (N8).
+func (n *Node) shed(now Tick, out []NodeOutput) []NodeOutput {
+	gens := slices.Sorted(maps.Keys(n.held))
+	for i, g := range gens {
+		old := n.held[g].Range
+		rest := []Range{old}
+		for _, newer := range gens[i+1:] {
+			if h := n.held[newer]; now < h.Until && h.Range.Overlaps(old) {
+				rest = without(rest, h.Range)
+			}
+		}
+		if len(rest) == 0 {
+			delete(n.held, g)
+			n.raise(Lease{old, g})
+			out = append(out, Revoke{Gen: g})
+		}
 	}
 	return out
 }
@@ -213,10 +237,17 @@ func (n *Node) giveUp(l Lease, out []NodeOutput) []NodeOutput {
 
 // floorOf is the highest generation given up for any key of r.
 func (n *Node) floorOf(r Range) (g Gen) {
-	for _, f := range n.floor {
-		if f.Range.Overlaps(r) {
-			g = max(g, f.Gen)
+	from, _ := slices.BinarySearchFunc(n.floor, r, func(f floor, r Range) int {
+		if f.Range.High != "" && f.Range.High <= r.Low {
+			return -1
 		}
+		return 1
+	})
+	for _, f := range n.floor[from:] {
+		if !f.Range.Overlaps(r) {
+			break
+		}
+		g = max(g, f.Gen)
 	}
 	return g
 }
@@ -235,15 +266,7 @@ func (n *Node) raise(l Lease) {
 			next = append(next, floor{part, f.Gen})
 		}
 		next = append(next, floor{in, max(f.Gen, l.Gen)})
-		var left []Range
-		for _, r := range rest {
-			if cut, ok := r.Intersect(in); ok {
-				left = append(left, minus(r, cut)...)
-			} else { // minus wants a part
-				left = append(left, r)
-			}
-		}
-		rest = left
+		rest = without(rest, in)
 	}
 	for _, r := range rest {
 		next = append(next, floor{r, l.Gen})
@@ -279,6 +302,18 @@ func (n *Node) holdsIn(r Range) bool {
 		}
 	}
 	return false
+}
+
+// without is what is left of ranges without s.
+func without(ranges []Range, s Range) (out []Range) {
+	for _, r := range ranges {
+		if cut, ok := r.Intersect(s); ok {
+			out = append(out, minus(r, cut)...)
+		} else {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // minus is r without s, which is a part of it.

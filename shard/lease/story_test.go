@@ -140,6 +140,12 @@ func (s *story) assigner(t *testing.T, d *datadriven.TestData, who string, a *As
 			s.state = save.State
 		}
 		out = a.Saved(s.now, save.Term, save.Rev, !d.HasArg("refused"), nil)
+	case "cut":
+		for _, c := range d.CmdArgs {
+			if c.Key == "points" {
+				a.Cut(s.now, c.Vals)
+			}
+		}
 	case "move":
 		a.Move(arg(t, d, "key"), arg(t, d, "to"))
 	case "replicate":
