@@ -85,10 +85,17 @@ func (s *sampler) write(key string) {
 	}
 }
 
-// take returns the sampled keys, how many there were, and since when.
+// sampleSpan is how long is sampled at least: a rate of a few milliseconds is chance.
+const sampleSpan lease.Tick = 500e6
+
+// take returns the sampled keys, how many there were, and for how long; 0 if that is
+// not yet long enough.
 func (s *sampler) take(now lease.Tick) (keys []string, n int, d lease.Tick) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if now-s.since < sampleSpan {
+		return nil, 0, 0
+	}
 	for _, k := range s.keys[:min(s.n, len(s.keys))] {
 		keys = append(keys, string(k))
 	}

@@ -289,10 +289,10 @@ func (c *Cache[V]) Loads() []lease.Load {
 	c.mu.Unlock()
 	slices.SortFunc(handles, func(a, b *shard.Handle) int { return cmp.Compare(b.Gen, a.Gen) })
 	keys, n, d := c.sampler.take(c.opt.Clock.Now())
-	if d <= 0 {
+	if d == 0 {
 		return nil
 	}
-	perKey := float64(n) / float64(max(len(keys), 1)) * sampleEvery / (float64(d) / 1e9)
+	perKey := float64(n) / float64(max(1, len(keys))) * sampleEvery / (float64(d) / 1e9)
 	return spread(handles, keys, perKey)
 }
 
