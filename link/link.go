@@ -68,7 +68,7 @@ type Link struct {
 
 	start  time.Time
 	asked  atomic.Int64 // when something was asked first since anything was heard, in ns from start; 0 if nothing was
-	probed atomic.Int64 // when a silent link was last asked
+	probed atomic.Int64 // when something was last asked over a silent link
 
 	slots chan struct{}
 	work  sync.WaitGroup
@@ -128,14 +128,18 @@ func (l *Link) Call(ctx context.Context, frame []byte) ([]byte, error) {
 }
 
 // CallHeard is Call for what others could answer too: it ends with ErrSilent when
-// nothing at all is heard over the link for the time patience. While that lasts, only
-// one call in that time asks, and the others end at once.
+// nothing at all is heard over the link for the time patience. While that lasts, calls
+// end at once. One in that time is sent all the same, to hear when the silence is over,
+// but its caller does not wait either: it would be the same caller again and again, who
+// is free to ask once more just when the time has passed.
 func (l *Link) CallHeard(ctx context.Context, frame []byte, patience time.Duration) ([]byte, error) {
-	if l.silence() > patience {
-		last, now := l.probed.Load(), l.sinceStart()
-		if now-last < int64(patience) || !l.probed.CompareAndSwap(last, now) {
-			return nil, ErrSilent
+	if l.silence() >= patience {
+		if last, now := l.probed.Load(), l.sinceStart(); now-last >= int64(patience) && l.probed.CompareAndSwap(last, now) {
+			if id, _, err := l.ask(frame); err == nil {
+				l.forget(id)
+			}
 		}
+		return nil, ErrSilent
 	}
 	id, ch, err := l.ask(frame)
 	if err != nil {
