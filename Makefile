@@ -28,7 +28,7 @@ race: ## the same tests under the race detector, with the invariants checked aft
 
 .PHONY: teeth
 teeth: ## break every rule on purpose and see that a test notices
-	FRESHET_TEETH=all scripts/with-servers $(GO) test -count=1 -timeout 40m -v -run TestSabotages ./internal/teeth
+	FRESHET_TEETH=all scripts/with-servers $(GO) test -count=1 -timeout 40m -parallel 2 -v -run TestSabotages ./internal/teeth
 
 .PHONY: storms
 storms: ## long simulation: SEEDS=20000 seeds

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -18,12 +19,14 @@ func TestSabotages(t *testing.T) {
 	if only == "" {
 		t.Skip("set FRESHET_TEETH=all, or to a part of a sabotage's name; or run make teeth")
 	}
-	caught, hygiene := 0, 0
+	var caught, hygiene atomic.Int64
+	t.Cleanup(func() { t.Logf("%d sabotages caught, %d shown to be hygiene", caught.Load(), hygiene.Load()) })
 	for _, s := range Sabotages {
 		if only != "all" && !strings.Contains(s.Name, only) {
 			continue
 		}
 		t.Run(strings.ReplaceAll(s.Name, " ", "-"), func(t *testing.T) {
+			t.Parallel() // much of the time one processor links what the other waits for
 			began := time.Now()
 			out, err := run(t, s)
 			switch {
@@ -32,19 +35,18 @@ func TestSabotages(t *testing.T) {
 			case s.Hygiene != "" && err != nil:
 				t.Fatalf("called hygiene (%s), but the tests notice:\n%s", s.Hygiene, tail(out))
 			case s.Hygiene != "":
-				hygiene++
+				hygiene.Add(1)
 				t.Logf("hygiene: %s", s.Hygiene)
 			case err == nil:
 				t.Fatalf("survived: %s -run %s does not notice", s.Pkg, s.Run)
 			case !strings.Contains(out, "--- FAIL"):
 				t.Fatalf("the tests did not fail, they broke:\n%s", tail(out))
 			default:
-				caught++
+				caught.Add(1)
 				t.Logf("caught in %v: %s", time.Since(began).Round(time.Second/10), verdict(out))
 			}
 		})
 	}
-	t.Logf("%d sabotages caught, %d shown to be hygiene", caught, hygiene)
 }
 
 // TestSabotagesApply is cheap: every patch must still find its place.
