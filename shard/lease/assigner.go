@@ -163,14 +163,19 @@ func (a *Assigner) Saved(now Tick, term, rev uint64, ok bool, out []AssignerOutp
 		a.Deposed()
 		return out
 	}
+	old := a.saved
 	waits := slices.ContainsFunc(a.slices, func(s slice) bool { return s.recalled && s.fresh })
+	handed := slices.ContainsFunc(a.slices, func(s slice) bool { return s.rev > old && !s.fresh })
+	concerns := func(node string) bool { // a cut or a join is its owner's business: others hear of it when they renew
+		return handed || slices.ContainsFunc(a.slices, func(s slice) bool { return s.rev > old && s.Node == node })
+	}
 	a.saved = rev
 	out = a.save(out)
 	if !a.Leads(now) { // A4
 		return out
 	}
 	for _, node := range slices.Sorted(maps.Keys(a.nodes)) {
-		if a.alive(now, node) {
+		if a.alive(now, node) && concerns(node) {
 			out = a.grant(now, node, out)
 		}
 	}
