@@ -58,6 +58,29 @@ func Causal(acts []Act) CausalVerdict {
 	return CausalVerdict{OK: true}
 }
 
+// Overtaken counts the acts of a history that read something although they knew, through
+// their session and what they had read, of a write that came after it, or that there was
+// one; and, by the same acts' places, says which. In a history that Causal accepts there
+// are none. It is for comparing systems that promise less: the order of two concurrent
+// writes, on which readers may not agree, is not looked at.
+func Overtaken(acts []Act) (places []int, err error) {
+	c := &causality{acts: acts, keys: map[string]int{}, writer: map[Cell]int{}, deleted: map[string]bool{}}
+	if v, bad := c.index(); bad {
+		return nil, fmt.Errorf("check: no history: %s %v", v.Reason, v.Witness)
+	}
+	order, rest := c.order()
+	if rest >= 0 {
+		return nil, fmt.Errorf("check: no history: act %d comes before itself", rest)
+	}
+	c.late = map[int32]bool{}
+	c.sweep(order)
+	for i := range c.late {
+		places = append(places, int(i))
+	}
+	slices.Sort(places)
+	return places, nil
+}
+
 // causality is a history as a graph.
 type causality struct {
 	acts    []Act
@@ -68,6 +91,7 @@ type causality struct {
 	depth   []int32  // of a write: the longest chain of known predecessors
 	before  []past   // of acts that write: what they came after
 	sets    [][]int32
+	late    map[int32]bool // if acts are counted: those that read what was overtaken
 }
 
 // edge says why one act comes before another.
@@ -165,6 +189,10 @@ func (c *causality) sweep(order []int32) (CausalVerdict, bool) {
 			}
 			set := c.members(p.at(k))
 			if r.Write == "" {
+				if len(set) > 0 && c.late != nil {
+					c.late[i] = true
+					continue
+				}
 				if len(set) > 0 {
 					return CausalVerdict{Reason: fmt.Sprintf("key %q was read as never written, after it was written", r.Key),
 						Witness: []string{c.show(int(set[0])), "comes causally before", c.show(int(i))}}, true
@@ -176,6 +204,12 @@ func (c *causality) sweep(order []int32) (CausalVerdict, bool) {
 				if x != w {
 					c.edges[w] = append(c.edges[w], edge{x, i})
 				}
+				if c.late != nil && x != w && c.overwrites(k, x, w) {
+					c.late[i] = true
+				}
+			}
+			if c.late[i] && slices.ContainsFunc(set, func(x int32) bool { return x != w && c.overwrites(k, x, w) }) {
+				continue // what is known stays known
 			}
 			p = p.with(k, w+1, len(c.keys))
 		}

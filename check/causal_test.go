@@ -244,3 +244,29 @@ func BenchmarkCausal(b *testing.B) {
 		}
 	}
 }
+
+// What is counted are the acts that read what they knew to be overtaken, and only those.
+func TestOvertaken(t *testing.T) {
+	for _, c := range []struct {
+		name, history string
+		want          string
+	}{
+		{"nothing", "", "[]"},
+		{"own write lost", "a:wx1 a:rx a:rx1", "[1]"},
+		{"backwards", "a:wx1 a:wx2 b:rx2 b:rx1 b:rx2", "[3]"},
+		{"forwards", "a:wx1 a:wx2 b:rx1 b:rx2", "[]"},
+		{"an older cause", "a:wx0 a:wx1 b:rx1 b:wy2 c:ry2 c:rx0 c:rx1", "[5]"},
+		{"in one act", "a:wx0 a:wx1 a:wy2 c:ry2,rx0", "[3]"},
+		{"concurrent", "a:wx1 b:wx2 c:rx1 c:rx2 d:rx2 d:rx1", "[]"},
+	} {
+		got, err := Overtaken(acts(t, c.history))
+		if fmt.Sprint(got) != c.want || err != nil {
+			t.Errorf("%s: %v, want %s, %v", c.name, got, c.want, err)
+		}
+	}
+	for _, history := range []string{"a:rx1", "a:rx1 a:wy1 b:ry1 b:wx1"} {
+		if got, err := Overtaken(acts(t, history)); err == nil {
+			t.Errorf("%s is no history: %v", history, got)
+		}
+	}
+}
