@@ -1,0 +1,240 @@
+package causalbase
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// hydroPeriod is how often HydroCache refreshes.
+const hydroPeriod = 100 * time.Millisecond
+
+// Hydro is HydroCache: every version names those that its writer had read and what they
+// needed in turn, and a workflow reads from one causal cut and writes all at its end.
+//
+// The conservative one asks all servers, before a workflow runs, what they have of the
+// keys that it declares, makes a cut of that and tells all servers: two round trips. The
+// optimistic one reads what is there, looks between functions whether that is a cut,
+// asks servers where the workflow has been for what is too old here, and begins again if
+// that does not help. What every server has had for two periods is no dependency any
+// more: that is the collection of garbage that its authors do by a protocol of its own.
+type Hydro struct {
+	*tables
+	con bool
+}
+
+func newHydro(w *World, rows map[string]string, con bool) *Hydro {
+	return &Hydro{newTables(w, rows, hydroPeriod), con}
+}
+
+// Metadata implements System: the dependencies of all that is in a cache.
+func (h *Hydro) Metadata() (n int) {
+	for _, c := range h.all {
+		s := &c.sides[c.front.Load()]
+		s.mu.RLock()
+		for _, v := range s.rows {
+			n += v.deps.bytes()
+		}
+		s.mu.RUnlock()
+	}
+	return n
+}
+
+// Begin implements System.
+func (h *Hydro) Begin(_ context.Context, places []int, keys []string) (Flow, error) {
+	f := &hydro{h: h, at: places[0], been: []int{places[0]}, since: h.all[places[0]].upto()}
+	if h.con {
+		keys = slices.Compact(slices.Sorted(slices.Values(keys)))
+		f.cut = h.schedule(keys)
+	}
+	return f, nil
+}
+
+// schedule is what the scheduler does: it asks all servers, takes the latest version of
+// each key, and tells all. What a server has is what the store had once, so the latest of
+// several is what the store had at the latest of these times: a cut.
+func (h *Hydro) schedule(keys []string) map[string]*version {
+	n := len(h.all)
+	answers := make([][]*version, n)
+	var left atomic.Int32
+	ask := func(serve func(i int)) {
+		left.Store(int32(n))
+		done := make(chan struct{})
+		for i := range n {
+			h.w.Links.After(func() {
+				go func() {
+					serve(i)
+					h.w.Links.After(func() {
+						if left.Add(-1) == 0 {
+							close(done)
+						}
+					})
+				}()
+			})
+		}
+		<-done
+	}
+	ask(func(i int) { answers[i], _ = h.all[i].read(keys) })
+	cut := make(map[string]*version, len(keys))
+	for _, got := range answers {
+		for i, v := range got {
+			if old := cut[keys[i]]; v != nil && (old == nil || old.seq < v.seq) {
+				cut[keys[i]] = v
+			}
+		}
+	}
+	ask(func(int) {})
+	return cut
+}
+
+// hydro is a workflow of HydroCache.
+type hydro struct {
+	h      *Hydro
+	at     int
+	been   []int
+	since  uint64    // the oldest state of the store that it has read from
+	seen   []setting // what it has read, by key
+	needs  deps      // what they need
+	writes []setting
+	cut    map[string]*version // declared, of HydroCache-Con
+}
+
+// Read implements Flow. What was read or written before is carried, and not read again.
+func (f *hydro) Read(_ context.Context, keys []string) ([]string, error) {
+	out, rest := known(keys, f.writes, f.seen)
+	if len(rest) == 0 {
+		return out, nil
+	}
+	want, got := pick(keys, rest), make([]*version, len(rest))
+	if f.cut != nil {
+		for i, k := range want {
+			got[i] = f.cut[k]
+		}
+	} else {
+		var upto uint64
+		got, upto = f.h.all[f.at].read(want)
+		f.since = min(f.since, upto)
+		f.upstream(want, got)
+	}
+	f.seen = saw(f.seen, want, got)
+	for i, v := range got {
+		if v != nil {
+			out[rest[i]] = v.value
+			f.needs = f.needs.with(v.deps, 0)
+		}
+	}
+	return out, f.valid()
+}
+
+// upstream asks the server where the workflow was last for what is too old here.
+func (f *hydro) upstream(keys []string, got []*version) {
+	needs := f.needs
+	for _, v := range got {
+		if v != nil {
+			needs = needs.with(v.deps, 0)
+		}
+	}
+	old := func(i int) bool {
+		have := uint64(0)
+		if got[i] != nil {
+			have = got[i].seq
+		}
+		return have < needs.of(keys[i])
+	}
+	for n := len(f.been) - 1; n >= 0; n-- {
+		var want []int
+		for i := range keys {
+			if old(i) {
+				want = append(want, i)
+			}
+		}
+		if len(want) == 0 || f.been[n] == f.at {
+			continue
+		}
+		f.h.w.Links.Wait()
+		ask := make([]string, len(want))
+		for i, j := range want {
+			ask[i] = keys[j]
+		}
+		there, upto := f.h.all[f.been[n]].read(ask)
+		f.h.w.Links.Wait()
+		f.since = min(f.since, upto)
+		for i, j := range want {
+			if there[i] != nil && (got[j] == nil || got[j].seq < there[i].seq) {
+				got[j] = there[i]
+			}
+		}
+	}
+}
+
+// valid reports whether what was read is a cut; it is not known if it is too old for what
+// counts as a dependency.
+func (f *hydro) valid() error {
+	if f.cut != nil {
+		return nil
+	}
+	if torn(f.seen) {
+		return fmt.Errorf("%w: branches have read two versions of a key", ErrAgain)
+	}
+	if f.since < f.h.old() {
+		return fmt.Errorf("%w: it takes too long", ErrAgain)
+	}
+	needs := f.needs
+	for _, s := range f.seen {
+		for len(needs) > 0 && needs[0].key < s.key {
+			needs = needs[1:]
+		}
+		if len(needs) > 0 && needs[0].key == s.key && needs[0].seq > s.v.seq {
+			return fmt.Errorf("%w: what was read lacks a cause", ErrAgain)
+		}
+	}
+	return nil
+}
+
+// Write implements Flow.
+func (f *hydro) Write(_ context.Context, key, value string) error {
+	f.writes = buffered(f.writes, key, value)
+	return nil
+}
+
+// Move implements Flow. What moves is counted, and not encoded, which is to its good.
+func (f *hydro) Move(to int) error {
+	f.h.w.moved(8 + 8*len(f.seen) + weight(f.seen) + f.needs.bytes() + weight(f.writes))
+	if f.at = to; !slices.Contains(f.been, to) {
+		f.been = append(f.been, to)
+	}
+	return nil
+}
+
+// Fork implements Flow.
+func (f *hydro) Fork() Flow {
+	o := *f
+	o.been, o.writes = slices.Clone(f.been), slices.Clone(f.writes)
+	return &o
+}
+
+// Join implements Flow. Whether both together are a cut shows at the next function.
+func (f *hydro) Join(o Flow) {
+	b := o.(*hydro)
+	f.since = min(f.since, b.since)
+	f.seen, f.needs = merge(f.seen, b.seen), f.needs.with(b.needs, 0)
+	for _, at := range b.been {
+		if !slices.Contains(f.been, at) {
+			f.been = append(f.been, at)
+		}
+	}
+	for _, w := range b.writes {
+		f.writes = buffered(f.writes, w.key, w.v.value)
+	}
+}
+
+// End implements Flow.
+func (f *hydro) End(context.Context) error {
+	if err := f.valid(); err != nil || len(f.writes) == 0 {
+		return err
+	}
+	f.h.rows.put(f.writes, f.needs.with(versions(f.seen), f.h.old()))
+	return nil
+}

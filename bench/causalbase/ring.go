@@ -1,0 +1,350 @@
+package causalbase
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/freshet-cache/freshet/causal"
+	"github.com/freshet-cache/freshet/codec"
+	"github.com/freshet-cache/freshet/store/dotted"
+	"github.com/freshet-cache/freshet/store/memory"
+)
+
+// Ring is a ring of causal servers in one process, over emulated links.
+type Ring struct {
+	Spaces []*causal.Space[string]
+
+	world   *World
+	store   *journaled
+	servers []*causal.Server
+	ready   chan struct{}
+	tcc     bool
+	work    sync.WaitGroup
+	mu      sync.Mutex
+	conns   []*conn
+}
+
+// journaled is a store that counts what its journal holds, in bytes.
+type journaled struct {
+	*memory.Dotted
+	mu    sync.Mutex
+	sizes map[dotted.Dot]int
+	held  atomic.Int64
+}
+
+// Persist commits a write.
+func (j *journaled) Persist(ctx context.Context, w dotted.Write) error {
+	j.mu.Lock()
+	if _, ok := j.sizes[w.Dot]; !ok {
+		j.sizes[w.Dot] = len(w.Body)
+		j.held.Add(int64(len(w.Body)))
+	}
+	j.mu.Unlock()
+	return j.Dotted.Persist(ctx, w)
+}
+
+// Forget lets the journal drop writes.
+func (j *journaled) Forget(ctx context.Context, origin uint32, upto uint64) error {
+	err := j.Dotted.Forget(ctx, origin, upto)
+	if err != nil {
+		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for d, n := range j.sizes {
+		if d.Origin == origin && d.N <= upto {
+			delete(j.sizes, d)
+			j.held.Add(-int64(n))
+		}
+	}
+	return nil
+}
+
+func newRing(ctx context.Context, w *World, rows map[string]string, tcc bool) (*Ring, error) {
+	db := memory.NewDotted(memory.Options{After: func(context.Context, memory.Call) error {
+		w.answer()
+		return nil
+	}})
+	r := &Ring{world: w, store: &journaled{Dotted: db, sizes: map[dotted.Dot]int{}}, ready: make(chan struct{}), tcc: tcc}
+	for k, v := range rows {
+		db.Outside(k, []byte(v), 1)
+	}
+	view := causal.View{Number: 1, Newest: uint32(w.Servers)}
+	for i := range w.Servers {
+		view.Ring = append(view.Ring, causal.Member{Origin: uint32(i + 1), Addr: fmt.Sprint(i)})
+	}
+	for i := range w.Servers {
+		if err := db.Begin(ctx, uint32(i+1)); err != nil {
+			return nil, err
+		}
+		s, err := causal.New(causal.Options{Store: r.store, Self: uint32(i + 1), View: view, Dial: r.dial, Floor: 1})
+		if err != nil {
+			return nil, err
+		}
+		sp, err := causal.NewSpace(s, causal.SpaceOptions[string]{Codec: codec.String(), Name: "bench"})
+		if err != nil {
+			return nil, err
+		}
+		r.servers, r.Spaces = append(r.servers, s), append(r.Spaces, sp)
+	}
+	close(r.ready)
+	return r, r.fill(ctx, sorted(rows))
+}
+
+// fill has every server load every key.
+func (r *Ring) fill(ctx context.Context, keys []string) error {
+	errs := make([]error, len(r.Spaces))
+	var wg sync.WaitGroup
+	for i, sp := range r.Spaces {
+		wg.Go(func() {
+			for at := 0; at < len(keys) && errs[i] == nil; at += 64 {
+				_, errs[i] = sp.Begin().GetMany(ctx, keys[at:min(at+64, len(keys))]...)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// conn is one side of an emulated connection: what is sent comes out at the other side
+// in order, a link's delay later.
+type conn struct {
+	line    *Line
+	peer    *conn
+	deliver func([]byte)
+	mu      sync.Mutex
+	inbox   [][]byte
+	wake    chan struct{}
+	done    chan struct{}
+	once    *sync.Once
+}
+
+// Send implements causal.Conn.
+func (c *conn) Send(frame []byte) error {
+	select {
+	case <-c.done:
+		return errBroken
+	default:
+	}
+	c.line.After(func() { c.peer.take(frame) })
+	return nil
+}
+
+var errBroken = errors.New("causalbase: the connection is broken")
+
+// Done implements causal.Conn.
+func (c *conn) Done() <-chan struct{} { return c.done }
+
+// Break implements causal.Conn.
+func (c *conn) Break() { c.once.Do(func() { close(c.done) }) }
+
+func (c *conn) take(frame []byte) {
+	c.mu.Lock()
+	c.inbox = append(c.inbox, frame)
+	c.mu.Unlock()
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (c *conn) run() {
+	for {
+		select {
+		case <-c.wake:
+		case <-c.done:
+			return
+		}
+		c.mu.Lock()
+		frames := c.inbox
+		c.inbox = nil
+		c.mu.Unlock()
+		for _, f := range frames {
+			c.deliver(f)
+		}
+	}
+}
+
+func (r *Ring) dial(_ context.Context, to causal.Member, deliver func([]byte)) (causal.Conn, error) {
+	<-r.ready
+	i := 0
+	if _, err := fmt.Sscan(to.Addr, &i); err != nil {
+		return nil, err
+	}
+	done, once := make(chan struct{}), &sync.Once{}
+	side := func() *conn {
+		return &conn{line: r.world.Links, wake: make(chan struct{}, 1), done: done, once: once}
+	}
+	near, far := side(), side()
+	near.peer, far.peer, near.deliver = far, near, deliver
+	far.deliver = r.servers[i].Accept(far)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.work.Go(near.run)
+	r.work.Go(far.run)
+	r.conns = append(r.conns, near)
+	return near, nil
+}
+
+// Act implements System: a function reads from one cut; a transaction is one act.
+func (r *Ring) Act() Act {
+	if r.tcc {
+		return TheWorkflow
+	}
+	return EachFunction
+}
+
+// Settle implements System: the journal is empty when all have shown everything.
+func (r *Ring) Settle(ctx context.Context) error {
+	for r.store.held.Load() > 0 {
+		if err := pause(ctx, time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Metadata implements System: at most every server holds in its I-cache and its log what
+// the journal does, which keeps writes longer than any of them.
+func (r *Ring) Metadata() int { return int(r.store.held.Load()) * len(r.servers) }
+
+// Close implements System.
+func (r *Ring) Close(ctx context.Context) error {
+	var err error
+	for _, s := range r.servers {
+		err = errors.Join(err, s.Close(ctx))
+	}
+	r.mu.Lock()
+	for _, c := range r.conns {
+		c.Break()
+	}
+	r.mu.Unlock()
+	r.work.Wait()
+	return err
+}
+
+// Begin implements System.
+func (r *Ring) Begin(ctx context.Context, places []int, _ []string) (Flow, error) {
+	if !r.tcc {
+		return &session{r, r.Spaces[places[0]].Begin()}, nil
+	}
+	tx, err := r.Spaces[places[0]].Begin().BeginTx(ctx)
+	if err != nil {
+		return nil, again(err)
+	}
+	return &transaction{r, tx}, nil
+}
+
+// again sorts errors: after these the workflow begins again.
+func again(err error) error {
+	if errors.Is(err, causal.ErrStale) || errors.Is(err, causal.ErrBusy) {
+		return fmt.Errorf("%w: %w", ErrAgain, err)
+	}
+	return err
+}
+
+// session is a workflow of the causal cache.
+type session struct {
+	r *Ring
+	s *causal.Session[string]
+}
+
+// Read implements Flow.
+func (f *session) Read(ctx context.Context, keys []string) ([]string, error) {
+	items, err := f.s.GetMany(ctx, keys...)
+	return values(items), again(err)
+}
+
+func values(items []causal.Item[string]) []string {
+	out := make([]string, len(items))
+	for i, it := range items {
+		out[i] = it.Value
+	}
+	return out
+}
+
+// Write implements Flow. A server that is busy is asked again: nothing has happened.
+func (f *session) Write(ctx context.Context, key, value string) error {
+	for {
+		err := f.s.Set(ctx, key, value)
+		if !errors.Is(err, causal.ErrBusy) {
+			return err
+		}
+		if err := pause(ctx, time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// Move implements Flow.
+func (f *session) Move(to int) error {
+	token, err := f.s.Token()
+	if err != nil {
+		return err
+	}
+	f.r.world.moved(len(token))
+	f.s, err = f.r.Spaces[to].Resume(token)
+	return err
+}
+
+// Fork implements Flow.
+func (f *session) Fork() Flow { return &session{f.r, f.s.Fork()} }
+
+// Join implements Flow.
+func (f *session) Join(o Flow) { f.s.Join(o.(*session).s) }
+
+// End implements Flow.
+func (f *session) End(context.Context) error { return nil }
+
+// transaction is a workflow of the causal cache with transactions.
+type transaction struct {
+	r  *Ring
+	tx *causal.Tx[string]
+}
+
+// Read implements Flow.
+func (f *transaction) Read(ctx context.Context, keys []string) ([]string, error) {
+	items, err := f.tx.GetMany(ctx, keys...)
+	return values(items), again(err)
+}
+
+// Write implements Flow.
+func (f *transaction) Write(_ context.Context, key, value string) error { return f.tx.Set(key, value) }
+
+// Move implements Flow.
+func (f *transaction) Move(to int) error {
+	token, err := f.tx.Token()
+	if err != nil {
+		return err
+	}
+	f.r.world.moved(len(token))
+	f.tx, err = f.r.Spaces[to].ResumeTx(token)
+	return err
+}
+
+// Fork implements Flow.
+func (f *transaction) Fork() Flow { return &transaction{f.r, f.tx.Fork()} }
+
+// Join implements Flow.
+func (f *transaction) Join(o Flow) { f.tx.Join(o.(*transaction).tx) }
+
+// End implements Flow.
+func (f *transaction) End(ctx context.Context) error {
+	_, err := f.tx.Commit(ctx)
+	return again(err)
+}

@@ -1,0 +1,203 @@
+package causalbase
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Sleeper sleeps to within some microseconds, where timers of the runtime are a
+// millisecond late on a machine that is idle. It is for one goroutine.
+type Sleeper struct{ f *os.File }
+
+// NewSleeper returns a sleeper.
+func NewSleeper() (*Sleeper, error) {
+	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("causalbase: no timer: %w", err)
+	}
+	return &Sleeper{os.NewFile(uintptr(fd), "timer")}, nil
+}
+
+// Sleep waits that long, or until the sleeper is closed.
+func (s *Sleeper) Sleep(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	c, err := s.f.SyscallConn()
+	if err != nil {
+		return
+	}
+	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(d))}
+	if c.Control(func(fd uintptr) { err = unix.TimerfdSettime(int(fd), 0, &spec, nil) }) != nil || err != nil {
+		return
+	}
+	var b [8]byte
+	if _, err := s.f.Read(b[:]); err == nil {
+		_ = binary.NativeEndian.Uint64(b[:])
+	}
+}
+
+// Close ends the sleeper, and who sleeps.
+func (s *Sleeper) Close() { _ = s.f.Close() }
+
+// Line is a constant delay: what is sent comes out in order, that much later. A line
+// without delay passes things on at once.
+type Line struct {
+	delay time.Duration
+	sleep *Sleeper
+
+	mu     sync.Mutex
+	queue  []parcel
+	wake   chan struct{}
+	closed chan struct{}
+	done   sync.WaitGroup
+	sent   atomic.Int64
+}
+
+// Sent is how often something was sent on the line.
+func (l *Line) Sent() int64 { return l.sent.Load() }
+
+type parcel struct {
+	due time.Time
+	do  func()
+}
+
+// NewLine returns a line with that delay.
+func NewLine(delay time.Duration) (*Line, error) {
+	l := &Line{delay: delay, wake: make(chan struct{}, 1), closed: make(chan struct{})}
+	if delay <= 0 {
+		return l, nil
+	}
+	var err error
+	if l.sleep, err = NewSleeper(); err != nil {
+		return nil, err
+	}
+	l.done.Go(l.run)
+	return l, nil
+}
+
+// After does something when the delay is over; it must be quick.
+func (l *Line) After(do func()) {
+	l.sent.Add(1)
+	if l.delay <= 0 {
+		do()
+		return
+	}
+	l.mu.Lock()
+	l.queue = append(l.queue, parcel{time.Now().Add(l.delay), do})
+	first := len(l.queue) == 1
+	l.mu.Unlock()
+	if first {
+		select {
+		case l.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Wait waits for the delay.
+func (l *Line) Wait() {
+	if l.delay <= 0 {
+		l.sent.Add(1)
+		return
+	}
+	ch := make(chan struct{})
+	l.After(func() { close(ch) })
+	<-ch
+}
+
+func (l *Line) run() {
+	for {
+		l.mu.Lock()
+		now, n := time.Now(), 0
+		for n < len(l.queue) && !l.queue[n].due.After(now) {
+			n++
+		}
+		due := l.queue[:n:n]
+		l.queue = l.queue[n:]
+		rest := time.Duration(-1)
+		if len(l.queue) > 0 {
+			rest = l.queue[0].due.Sub(now)
+		}
+		l.mu.Unlock()
+		for _, p := range due {
+			p.do()
+		}
+		switch {
+		case n > 0: // more may be due by this time
+		case rest >= 0:
+			l.sleep.Sleep(rest)
+		default:
+			select {
+			case <-l.wake:
+			case <-l.closed:
+				return
+			}
+		}
+	}
+}
+
+// Close ends a line on which nothing is under way.
+func (l *Line) Close() {
+	close(l.closed)
+	l.done.Wait()
+	if l.sleep != nil {
+		l.sleep.Close()
+	}
+}
+
+// World is what all systems of a comparison stand on.
+type World struct {
+	Servers int
+	Links   *Line // one way, between any two machines
+	Store   *Line // added to each answer of the store
+
+	quick        atomic.Bool // while caches are filled the store answers at once
+	moves, bytes atomic.Int64
+}
+
+// NewWorld makes a world in which a message takes hop and the store's answers take
+// that long.
+func NewWorld(servers int, hop, store time.Duration) (*World, error) {
+	links, err := NewLine(hop)
+	if err != nil {
+		return nil, err
+	}
+	db, err := NewLine(store)
+	if err != nil {
+		links.Close()
+		return nil, err
+	}
+	return &World{Servers: servers, Links: links, Store: db}, nil
+}
+
+// Close ends the world.
+func (w *World) Close() {
+	w.Links.Close()
+	w.Store.Close()
+}
+
+// answer is the way of the store's answer.
+func (w *World) answer() {
+	if !w.quick.Load() {
+		w.Store.Wait()
+	}
+}
+
+// moved is a workflow's way to its next function, with so many bytes.
+func (w *World) moved(bytes int) {
+	w.moves.Add(1)
+	w.bytes.Add(int64(bytes))
+	w.Links.Wait()
+}
+
+// Carried is how many bytes workflows carried to a next function on average.
+func (w *World) Carried() float64 {
+	return float64(w.bytes.Load()) / float64(max(1, w.moves.Load()))
+}
