@@ -64,20 +64,23 @@ type experiment struct {
 }
 
 var experiments = map[string]experiment{
-	"causal-anomalies": {"workflows that do not see what they have written, by the number of cache nodes, beside eventual caches", anomalySystems, causalAnomalies},
-	"causal-micro":     {"latency and throughput of a workflow of three functions that roam among three servers, beside causal caches that others describe", causalSystems, causalMicro},
-	"guard-overhead":   {"what guards cost the writes of a store, beside the same writes without", guardSystems, guardOverhead},
-	"linear-cores":     {"hits in process and GET over the Redis protocol, by the number of processors", coreSystems, linearCores},
-	"linear-failover":  {"reads and writes around a crash, a pause and a drain of the keys' owner", failoverSystems, linearFailover},
-	"linear-hit":       {"a hit of the linear cache in process, beside the bare map it stands on", hitSystems, linearHit},
-	"linear-hotkey":    {"one key that is written more and more, and that gets more and more of all requests, beside what people use", tableSystems, linearHotkey},
-	"linear-remote":    {"GET and SET over the Redis protocol, beside redis-server", remoteSystems, linearRemote},
-	"linear-traces":    {"reads and writes like those of eight services over PostgreSQL, beside what people use and what papers describe", tableSystems, linearTraces},
-	"linear-replicas":  {"one hot key that several nodes serve: how many as it is read more, and what that costs its writes", replicaSystems, linearReplicas},
-	"linear-reshard":   {"reads and writes at three nodes while half a percent of the keys move each second", reshardSystems, linearReshard},
-	"linear-trace":     {"a recorded trace against three nodes at a constant rate, every answer checked", traceSystems, linearTrace},
-	"linear-writes":    {"read latency over PostgreSQL as the share of writes grows, beside what people use and what papers describe", tableSystems, linearWrites},
-	"linear-tracking":  {"reads from clients' own caches (CLIENT TRACKING) that are older than an acknowledged write, beside redis-server", trackingSystems, linearTracking},
+	"causal-anomalies":  {"workflows that do not see what they have written, by the number of cache nodes, beside eventual caches", anomalySystems, causalAnomalies},
+	"causal-micro":      {"latency and throughput of a workflow of three functions that roam among three servers, beside causal caches that others describe", causalSystems, causalMicro},
+	"causal-overhead":   {"processor time, memory and metadata of causal caches at a constant rate, and the size of a token", causalOverheadSystems, causalOverhead},
+	"causal-scale":      {"throughput of causal caches from 2 to 16 servers, at equal processor time", scaleSystems, causalScale},
+	"causal-visibility": {"how long after a write at one server the last of the ring shows it, by the number of servers", visibilitySystems, causalVisibility},
+	"guard-overhead":    {"what guards cost the writes of a store, beside the same writes without", guardSystems, guardOverhead},
+	"linear-cores":      {"hits in process and GET over the Redis protocol, by the number of processors", coreSystems, linearCores},
+	"linear-failover":   {"reads and writes around a crash, a pause and a drain of the keys' owner", failoverSystems, linearFailover},
+	"linear-hit":        {"a hit of the linear cache in process, beside the bare map it stands on", hitSystems, linearHit},
+	"linear-hotkey":     {"one key that is written more and more, and that gets more and more of all requests, beside what people use", tableSystems, linearHotkey},
+	"linear-remote":     {"GET and SET over the Redis protocol, beside redis-server", remoteSystems, linearRemote},
+	"linear-traces":     {"reads and writes like those of eight services over PostgreSQL, beside what people use and what papers describe", tableSystems, linearTraces},
+	"linear-replicas":   {"one hot key that several nodes serve: how many as it is read more, and what that costs its writes", replicaSystems, linearReplicas},
+	"linear-reshard":    {"reads and writes at three nodes while half a percent of the keys move each second", reshardSystems, linearReshard},
+	"linear-trace":      {"a recorded trace against three nodes at a constant rate, every answer checked", traceSystems, linearTrace},
+	"linear-writes":     {"read latency over PostgreSQL as the share of writes grows, beside what people use and what papers describe", tableSystems, linearWrites},
+	"linear-tracking":   {"reads from clients' own caches (CLIENT TRACKING) that are older than an acknowledged write, beside redis-server", trackingSystems, linearTracking},
 }
 
 // Experiments are the names that Options.Experiment may have, with what each is

@@ -271,3 +271,28 @@ func TestCausalAnomalies(t *testing.T) {
 		t.Errorf("the eventual caches are too good, or too bad: %v", r.Headline)
 	}
 }
+
+func TestCausalVisibility(t *testing.T) {
+	r := tiny(t, Options{Experiment: "causal-visibility", Systems: visibilitySystems})
+	for _, s := range visibilitySystems {
+		if r.Headline[s+"_3_servers_us"] <= 0 {
+			t.Errorf("%s was not measured: %v", s, r.Headline)
+		}
+	}
+}
+
+func TestCausalScale(t *testing.T) {
+	r := tiny(t, Options{Experiment: "causal-scale", Systems: scaleSystems})
+	for _, s := range scaleSystems {
+		if r.Headline[s+"_kept"] <= 0 {
+			t.Errorf("%s was not measured: %v", s, r.Headline)
+		}
+	}
+}
+
+func TestCausalOverhead(t *testing.T) {
+	r := tiny(t, Options{Experiment: "causal-overhead", Systems: causalOverheadSystems})
+	if token := r.Headline["token_bytes"]; token <= 0 || token >= 200 {
+		t.Errorf("a token that carries nothing has %v bytes", token)
+	}
+}

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/freshet-cache/freshet/causal"
 	"github.com/freshet-cache/freshet/codec"
+	"github.com/freshet-cache/freshet/link"
 	"github.com/freshet-cache/freshet/store/dotted"
 	"github.com/freshet-cache/freshet/store/memory"
 )
@@ -26,6 +28,7 @@ type Ring struct {
 	work    sync.WaitGroup
 	mu      sync.Mutex
 	conns   []*conn
+	links   []*link.Link
 }
 
 // journaled is a store that counts what its journal holds, in bytes.
@@ -179,6 +182,9 @@ func (r *Ring) dial(_ context.Context, to causal.Member, deliver func([]byte)) (
 	side := func() *conn {
 		return &conn{line: r.world.Links, wake: make(chan struct{}, 1), done: done, once: once}
 	}
+	if r.world.Loopback {
+		return r.loopback(i, deliver)
+	}
 	near, far := side(), side()
 	near.peer, far.peer, near.deliver = far, near, deliver
 	far.deliver = r.servers[i].Accept(far)
@@ -187,6 +193,33 @@ func (r *Ring) dial(_ context.Context, to causal.Member, deliver func([]byte)) (
 	r.work.Go(near.run)
 	r.work.Go(far.run)
 	r.conns = append(r.conns, near)
+	return near, nil
+}
+
+// loopback connects to a server by TCP.
+func (r *Ring) loopback(to int, deliver func([]byte)) (causal.Conn, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	here, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		return nil, err
+	}
+	there, err := l.Accept()
+	if err != nil {
+		return nil, errors.Join(err, here.Close())
+	}
+	var take func([]byte)
+	made := make(chan struct{})
+	far := link.New(there, nil, link.Options{Message: func(f []byte) { <-made; take(f) }})
+	take = r.servers[to].Accept(far)
+	close(made)
+	near := link.New(here, nil, link.Options{Message: deliver})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.links = append(r.links, near, far)
 	return near, nil
 }
 
@@ -232,6 +265,10 @@ func (r *Ring) Close(ctx context.Context) error {
 	r.mu.Lock()
 	for _, c := range r.conns {
 		c.Break()
+	}
+	for _, l := range r.links {
+		l.Close()
+		l.Wait()
 	}
 	r.mu.Unlock()
 	r.work.Wait()

@@ -81,11 +81,10 @@ type setting struct {
 type rows struct {
 	world *World
 
-	mu    sync.Mutex
-	rows  map[string]*version
-	seq   uint64
-	feed  []setting
-	first uint64 // the feed has the commits behind this one
+	mu   sync.Mutex
+	rows map[string]*version
+	seq  uint64
+	feed []setting // the commits that somebody has not had
 }
 
 func newRows(w *World, initial map[string]string) *rows {

@@ -157,6 +157,8 @@ type World struct {
 	Servers int
 	Links   *Line // one way, between any two machines
 	Store   *Line // added to each answer of the store
+	// Loopback has the ring's servers connected by TCP instead, without added delay.
+	Loopback bool
 
 	quick        atomic.Bool // while caches are filled the store answers at once
 	moves, bytes atomic.Int64
