@@ -66,6 +66,7 @@ type experiment struct {
 var experiments = map[string]experiment{
 	"causal-anomalies":  {"workflows that do not see what they have written, by the number of cache nodes, beside eventual caches", anomalySystems, causalAnomalies},
 	"causal-micro":      {"latency and throughput of a workflow of three functions that roam among three servers, beside causal caches that others describe", causalSystems, causalMicro},
+	"causal-movie":      {"a service of movie reviews as workflows that fork, join and roam, beside causal caches that others describe", movieSystems, causalMovie},
 	"causal-overhead":   {"processor time, memory and metadata of causal caches at a constant rate, and the size of a token", causalOverheadSystems, causalOverhead},
 	"causal-scale":      {"throughput of causal caches from 2 to 16 servers, at equal processor time", scaleSystems, causalScale},
 	"causal-visibility": {"how long after a write at one server the last of the ring shows it, by the number of servers", visibilitySystems, causalVisibility},

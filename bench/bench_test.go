@@ -296,3 +296,12 @@ func TestCausalOverhead(t *testing.T) {
 		t.Errorf("a token that carries nothing has %v bytes", token)
 	}
 }
+
+func TestCausalMovie(t *testing.T) {
+	r := tiny(t, Options{Experiment: "causal-movie", Systems: movieSystems})
+	for _, s := range movieSystems {
+		if r.Headline[s+"_per_second"] <= 0 || s != "dax" && r.Headline[s+"_missing"] != 0 {
+			t.Errorf("%s was not measured, or showed a review that is not there: %v", s, r.Headline)
+		}
+	}
+}

@@ -30,6 +30,7 @@ type workflow struct {
 	places []int    // of its functions
 	reads  []string // what it will read, if that is known
 	body   func(ctx context.Context, f *causalbase.Recorded) error
+	done   func(r *causalRun) // when it has ended, if not nil
 }
 
 // causalLoad is what is asked of all systems: the i-th workflow of a run is always the
@@ -59,6 +60,7 @@ type causalRun struct {
 	name    string
 	begun   atomic.Int64 // workflows
 	written atomic.Int64
+	missing atomic.Int64 // workflows to which something was told of that was not there
 	mu      sync.Mutex
 	failed  error
 }
@@ -98,6 +100,8 @@ func (r *causalRun) one(ctx context.Context) {
 		r.mu.Lock()
 		r.failed = errors.Join(r.failed, fmt.Errorf("%s: %w", r.name, err))
 		r.mu.Unlock()
+	} else if w.done != nil {
+		w.done(r)
 	}
 }
 
@@ -185,6 +189,7 @@ func (r *causalRun) closed(ctx context.Context, clients int, span time.Duration)
 // causalVerdict is what the checker found in one system's histories.
 type causalVerdict struct {
 	flows, acts, anomalous int
+	missing                int
 	reason                 string
 }
 
@@ -197,7 +202,7 @@ const sampled = 32
 // counted that read what it knew to be overtaken.
 func (r *causalRun) judge(first int) (v causalVerdict, err error) {
 	acts := r.history.Acts()
-	v = causalVerdict{flows: r.history.Flows(), acts: len(acts)}
+	v = causalVerdict{flows: r.history.Flows(), acts: len(acts), missing: int(r.missing.Load())}
 	bad := map[string]bool{}
 	for _, part := range [][]check.Act{acts[:first], some(acts)} {
 		if whole := check.Causal(part); !whole.OK {
@@ -256,6 +261,7 @@ func some(acts []check.Act) []check.Act {
 
 func (v *causalVerdict) add(o causalVerdict) {
 	v.flows, v.acts, v.anomalous = v.flows+o.flows, v.acts+o.acts, v.anomalous+o.anomalous
+	v.missing += o.missing
 	if v.reason == "" {
 		v.reason = o.reason
 	}
@@ -281,7 +287,7 @@ func micro(servers, keys int, seed uint64) causalLoad {
 		places := []int{r.IntN(servers), r.IntN(servers), r.IntN(servers)}
 		pick := func() string { return names[z.draw(r)-1] }
 		first, second, last := []string{pick(), pick(), pick()}, []string{pick(), pick(), pick()}, pick()
-		return workflow{places, append(append([]string{}, first...), second...), func(ctx context.Context, f *causalbase.Recorded) error {
+		return workflow{places: places, reads: append(append([]string{}, first...), second...), body: func(ctx context.Context, f *causalbase.Recorded) error {
 			if _, err := f.Read(ctx, first...); err != nil {
 				return err
 			}

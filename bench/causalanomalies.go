@@ -42,7 +42,7 @@ func twoSteps(servers int, gap time.Duration, seed uint64) causalLoad {
 	const keys = 10_000
 	return causalLoad{servers: servers, rows: numbered(keys), seed: seed, next: func(_ int, r *rand.Rand, number func() int64) workflow {
 		places, key := []int{r.IntN(servers), r.IntN(servers)}, strconv.Itoa(r.IntN(keys))
-		return workflow{places, []string{key}, func(ctx context.Context, f *causalbase.Recorded) error {
+		return workflow{places: places, reads: []string{key}, body: func(ctx context.Context, f *causalbase.Recorded) error {
 			if err := f.Write(ctx, key, causalbase.Fresh(number(), "")); err != nil {
 				return err
 			}

@@ -25,7 +25,12 @@ func (h *Faas) Metadata() (n int) {
 	for _, c := range h.all {
 		s := &c.sides[c.front.Load()]
 		s.mu.RLock()
-		n += 8 * (1 + len(s.rows))
+		n += 8
+		for _, v := range s.rows {
+			if v.seq > 0 { // what was there before everything needs no beginning
+				n += 8
+			}
+		}
 		s.mu.RUnlock()
 	}
 	return n
