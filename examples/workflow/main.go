@@ -73,11 +73,11 @@ func run(ctx context.Context, nodes []string, out *os.File) error {
 		defer c.Close()
 		clients = append(clients, c)
 	}
-	for i, name := range []string{"sunrise", "harbour", "dunes"} {
-		token, err := clients[i%len(clients)].Do(ctx, "FR.BEGIN", "feeds").Text()
-		if err != nil {
-			return err
-		}
+	token, err := clients[0].Do(ctx, "FR.BEGIN", "feeds").Text()
+	if err != nil {
+		return err
+	}
+	for i, name := range []string{"sunrise", "harbour", "dunes"} { // one user's: each goes on from the last
 		for j, do := range []step{upload, shrink, post} {
 			if token, err = do(ctx, clients[(i+j)%len(clients)], token, name); err != nil {
 				return err

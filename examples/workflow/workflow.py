@@ -40,8 +40,8 @@ def look(nodes):
 
 def main(addresses):
     nodes = [redis.Redis(host, int(port), decode_responses=True) for host, port in (a.split(":") for a in addresses)]
-    for i, name in enumerate(["sunrise", "harbour", "dunes"]):
-        token = nodes[i % len(nodes)].execute_command("FR.BEGIN", "feeds")
+    token = nodes[0].execute_command("FR.BEGIN", "feeds")
+    for i, name in enumerate(["sunrise", "harbour", "dunes"]):  # one user's: each goes on from the last
         for j, step in enumerate([upload, shrink, post]):
             token = step(nodes[(i + j) % len(nodes)], token, name)
         print(f"published {name}; the token that went along has {len(token)} bytes")
