@@ -27,7 +27,7 @@ func (o Options) causalOverheadSizes() causalOverheadSizes {
 	case o.Preset == "paper":
 		return causalOverheadSizes{100_000, 1000, time.Minute, 3}
 	}
-	return causalOverheadSizes{100_000, 1000, 1200 * time.Millisecond, 3}
+	return causalOverheadSizes{100_000, 1000, 1500 * time.Millisecond, 2}
 }
 
 // weighed is what one round found of a system.
