@@ -36,7 +36,7 @@ type cluster struct {
 	ready sync.WaitGroup // until all servers are there
 }
 
-func gather(t *testing.T, n int, st memory.Options, change func(*Options)) *cluster {
+func gather(t testing.TB, n int, st memory.Options, change func(*Options)) *cluster {
 	t.Helper()
 	c := &cluster{store: memory.NewDotted(st), retired: make(chan uint32, 1000)}
 	c.ready.Add(1)
@@ -63,7 +63,7 @@ func gather(t *testing.T, n int, st memory.Options, change func(*Options)) *clus
 }
 
 // start begins the next life, in the view of the day.
-func (c *cluster) start(t *testing.T, joins bool) {
+func (c *cluster) start(t testing.TB, joins bool) {
 	t.Helper()
 	opt := Options{Store: c.store, Self: uint32(len(c.servers) + 1), View: c.view, Joins: joins, Dial: c.dial, Beat: time.Millisecond,
 		Retired: func(life uint32) {
