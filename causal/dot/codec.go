@@ -15,7 +15,29 @@ func AppendDots(b []byte, dots []Dot) []byte {
 }
 
 // AppendFrontier appends the encoding of a set.
-func AppendFrontier(b []byte, f Frontier) []byte { return AppendDots(AppendDots(b, f.upto), f.extra) }
+func AppendFrontier(b []byte, f Frontier) []byte { return appendRuns(AppendDots(b, f.upto), f.extra) }
+
+// appendRuns appends sorted dots as runs of numbers that follow one another: where each
+// begins, and how many come behind. What is shown out of turn comes in such runs.
+func appendRuns(b []byte, dots []Dot) []byte {
+	runs := 0
+	for i, d := range dots {
+		if i == 0 || !follows(dots[i-1], d) {
+			runs++
+		}
+	}
+	b = binary.AppendUvarint(b, uint64(runs))
+	for i := 0; i < len(dots); {
+		from := i
+		for i++; i < len(dots) && follows(dots[i-1], dots[i]); i++ {
+		}
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(dots[from].Origin)), dots[from].N)
+		b = binary.AppendUvarint(b, uint64(i-from-1))
+	}
+	return b
+}
+
+func follows(a, b Dot) bool { return a.Origin == b.Origin && a.N+1 == b.N }
 
 // AppendDelta tells a frontier by what it has that an earlier one had not, if that tells
 // it.
@@ -33,7 +55,7 @@ func AppendDelta(b []byte, last, f Frontier) []byte {
 			return AppendFrontier(append(b, 0), f)
 		}
 	}
-	return AppendDots(AppendDots(append(b, 1), changed), f.extra)
+	return appendRuns(AppendDots(append(b, 1), changed), f.extra)
 }
 
 // AppendBytes appends bytes and how many they are.
@@ -116,9 +138,31 @@ func (r *Reader) Dots() (out []Dot) {
 	return out
 }
 
+// maxExtra bounds the dots above an origin's number that a set may have when it is read:
+// a few bytes could tell of more than memory holds.
+const maxExtra = 1 << 18
+
+// runs are what appendRuns has appended.
+func (r *Reader) runs() (out []Dot) {
+	for range r.Count() {
+		d, more := Dot{r.Origin(), r.Uint()}, r.Uint()
+		if d.Origin == 0 || d.N == 0 || more >= maxExtra-uint64(min(len(out), maxExtra)) || d.N+more < d.N || len(out) > 0 && follows(out[len(out)-1], d) {
+			r.Fail()
+		}
+		if r.bad {
+			return nil
+		}
+		out = slices.Grow(out, int(more)+1)
+		for i := range more + 1 {
+			out = append(out, Dot{d.Origin, d.N + i})
+		}
+	}
+	return out
+}
+
 // Frontier is what AppendFrontier has appended.
 func (r *Reader) Frontier() (f Frontier) {
-	f.upto, f.extra = r.Dots(), r.Dots()
+	f.upto, f.extra = r.Dots(), r.runs()
 	return r.valid(f)
 }
 
@@ -151,7 +195,7 @@ func (r *Reader) Delta(last Frontier) Frontier {
 				r.Fail()
 			}
 		}
-		f.extra = r.Dots()
+		f.extra = r.runs()
 		return r.valid(f)
 	}
 	r.Fail()

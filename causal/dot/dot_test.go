@@ -1,6 +1,7 @@
 package dot
 
 import (
+	"encoding/binary"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -73,5 +74,18 @@ func TestEncoding(t *testing.T) {
 			t.Fatalf("%v came back as %v and %v", f, a, b)
 		}
 		last = f
+	}
+}
+
+// A few bytes that tell of more than anybody can have seen are refused.
+func TestHugeRuns(t *testing.T) {
+	for _, more := range []uint64{maxExtra, 1 << 40, 1<<64 - 1} {
+		b := binary.AppendUvarint([]byte{0, 1, 1, 5}, more)
+		if r := NewReader(b); r.Frontier().Size() != 0 || !r.Bad() {
+			t.Errorf("a run of %d dots is taken", more)
+		}
+	}
+	if r := NewReader([]byte{0, 2, 1, 5, 0, 1, 6, 0}); r.Frontier().Size() != 0 || !r.Bad() {
+		t.Error("one run told as two is taken")
 	}
 }
