@@ -131,11 +131,12 @@ func (s *Session[V]) ask(ctx context.Context, in func(op mesh.Op) mesh.Input, ke
 	return s.m.Took(r, keys...), nil
 }
 
-// read is ask for what the store can answer too: a server that the others have left behind,
-// or that has not received yet what one of them had acknowledged before it died.
+// read is ask for what the store can answer too: at a server that the others have left
+// behind, or that cannot tell whether they have, or that has not received yet what one of
+// them had acknowledged before it died.
 func (s *Session[V]) read(ctx context.Context, in func(op mesh.Op) mesh.Input, keys ...string) ([]mesh.Item, error) {
 	items, err := s.ask(ctx, in, keys...)
-	if !errors.Is(err, ErrBehind) {
+	if !errors.Is(err, ErrBehind) && !errors.Is(err, ErrOver) {
 		return items, err
 	}
 	server, e := s.sp.at.Server()

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -235,4 +236,26 @@ func (h *history) now() []check.Act {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.acts
+}
+
+// A server that cannot tell whether it is a member yet reads from the store, and takes no
+// write.
+func TestLeaseOver(t *testing.T) {
+	var serves atomic.Bool
+	serves.Store(true)
+	c, ctx := gather(t, 2, memory.Options{}, func(o *Options) { o.Serves = serves.Load }), t.Context()
+	s := c.spaces[0].Begin()
+	if err := s.Set(ctx, "k", "v"); err != nil {
+		t.Fatal(err)
+	}
+	serves.Store(false)
+	if v, _, err := roam(t, s, c.spaces[1]).Get(ctx, "k"); err != nil || v != "v" {
+		t.Errorf("%q, %v", v, err)
+	}
+	if items, err := c.spaces[1].Begin().GetMany(ctx, "never", "k"); err != nil || items[0].Exists || items[1].Value != "v" {
+		t.Errorf("%+v, %v", items, err)
+	}
+	if err := s.Set(ctx, "k", "w"); !errors.Is(err, ErrOver) {
+		t.Errorf("it takes a write: %v", err)
+	}
 }
