@@ -35,7 +35,7 @@ type replicaSizes struct {
 func (o Options) replicaSizes() replicaSizes {
 	switch {
 	case o.tiny:
-		return replicaSizes{500, []float64{300, 1500}, 4 * time.Second, 1, 100 * time.Millisecond, 1}
+		return replicaSizes{500, []float64{300, 1500}, 6 * time.Second, 1, 100 * time.Millisecond, 1}
 	case o.Preset == "paper":
 		return replicaSizes{2000, []float64{1000, 3000, 5000, 7000, 9000, 11000, 9000, 7000, 5000, 3000, 1000}, 20 * time.Second, 5, 10 * time.Second, 4}
 	}

@@ -119,7 +119,7 @@ func TestReplicatedKey(t *testing.T) {
 // A key that is asked for more often than one node should carry gets replicas by
 // itself, and loses them again when it is not.
 func TestReplicatedByLoad(t *testing.T) {
-	p := start(t, func(c *Config) { c.Nodes, c.ReplicateAt, c.MaxReplicas = 3, 2000, 2 })
+	p := start(t, func(c *Config) { c.Nodes, c.ReplicateAt, c.MaxReplicas = 3, 300, 2 })
 	var wg sync.WaitGroup
 	var cool atomic.Bool
 	for _, n := range p.nodes {
