@@ -35,6 +35,7 @@ type Store interface {
 	Journal(ctx context.Context, origin uint32, after uint64, limit int) ([]dotted.Entry, uint64, error)
 	Fence(ctx context.Context, origin uint32) error
 	Forget(ctx context.Context, origin uint32, upto uint64) error
+	Drop(ctx context.Context, origin uint32, upto uint64) error
 	Bury(ctx context.Context, before uint64) error
 }
 

@@ -260,6 +260,9 @@ func (r *Ring) begin(ctx context.Context, m *view.Member, v view.View, place int
 		opt.Settled = map[uint32]uint64{}
 		for _, o := range v.Lost {
 			err = errors.Join(err, bounded(func(ctx context.Context) (e error) {
+				if e = r.opt.Store.Fence(ctx, o); e != nil { // else its last words could come between this and the reading of its journal
+					return e
+				}
 				_, opt.Settled[o], e = r.opt.Store.Journal(ctx, o, 0, 1)
 				if errors.Is(e, dotted.ErrFenced) { // it never began
 					e = nil

@@ -231,7 +231,11 @@ func (s *Server) letGo() {
 	s.work.Go(func() {
 		for o, n := range todo {
 			began := time.Now()
-			err := s.bounded(func(ctx context.Context) error { return s.opt.Store.Forget(ctx, uint32(o), n) })
+			forget := s.opt.Store.Forget
+			if o != mesh.Origin(s.opt.Self) { // a life that is over
+				forget = s.opt.Store.Drop
+			}
+			err := s.bounded(func(ctx context.Context) error { return forget(ctx, uint32(o), n) })
 			s.opt.Recorder.StoreCall(CallForget, time.Since(began), err)
 			if err != nil {
 				delete(todo, o)

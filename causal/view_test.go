@@ -135,6 +135,9 @@ func TestAllRestart(t *testing.T) {
 	}
 	settled := map[uint32]uint64{}
 	for o := range uint32(2) {
+		if err := c.store.Fence(ctx, o+1); err != nil { // or what they were saying to the store may come later
+			t.Fatal(err)
+		}
 		if _, settled[o+1], err = c.store.Journal(ctx, o+1, 0, 1); err != nil {
 			t.Fatal(err)
 		}

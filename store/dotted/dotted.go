@@ -19,6 +19,9 @@
 //
 //	Once Forget(origin, n) has returned nil, none of a dot up to n does either.
 //
+// Forget is the life's own and is refused behind the fence, so that what the journal has
+// and has let go of stands still then; whoever looks after a life that is over uses Drop.
+//
 // An error that is neither ErrFenced nor one of package store's definite ones means
 // that the outcome is unknown: say it again, it is the same write.
 package dotted

@@ -165,11 +165,21 @@ func (s *Dotted) Journal(ctx context.Context, origin uint32, after uint64, limit
 	return entries, settled, err
 }
 
-// Forget lets the journal drop an origin's writes up to a number.
+// Forget lets the journal drop an origin's writes up to a number. It is ErrFenced if the
+// origin is.
 func (s *Dotted) Forget(ctx context.Context, origin uint32, upto uint64) error {
+	return s.letGo(ctx, origin, upto, false)
+}
+
+// Drop is Forget for an origin that is fenced.
+func (s *Dotted) Drop(ctx context.Context, origin uint32, upto uint64) error {
+	return s.letGo(ctx, origin, upto, true)
+}
+
+func (s *Dotted) letGo(ctx context.Context, origin uint32, upto uint64, fenced bool) error {
 	return s.call(ctx, Call{OpForget, ""}, func() error {
 		l := s.lives[origin]
-		if l == nil {
+		if l == nil || l.fenced != fenced {
 			return dotted.ErrFenced
 		}
 		l.settled = max(l.settled, upto)

@@ -260,10 +260,17 @@ func (d *Dotted) Fence(_ context.Context, o uint32) error {
 }
 
 // Forget lets the journal drop an origin's writes up to a number. A crash may undo it:
-// it is said again, or the origin is over.
+// it is said again, or the origin is over. It is ErrFenced if the origin is.
 func (d *Dotted) Forget(_ context.Context, o uint32, upto uint64) error {
+	return d.letGo(o, upto, false)
+}
+
+// Drop is Forget for an origin that is fenced.
+func (d *Dotted) Drop(_ context.Context, o uint32, upto uint64) error { return d.letGo(o, upto, true) }
+
+func (d *Dotted) letGo(o uint32, upto uint64, fenced bool) error {
 	return d.change(o, false, func(l *life, batch *pebble.Batch) error {
-		if !l.begun {
+		if !l.begun || l.fenced != fenced {
 			return dotted.ErrFenced
 		}
 		for n := l.settled + 1; n <= upto; n++ {

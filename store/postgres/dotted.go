@@ -48,7 +48,7 @@ func (s *Store) Dotted(space string) (*Dotted, error) {
 		begin:   fill(`INSERT INTO {{schema}}.lives VALUES ($1, $2, false, 0) ON CONFLICT DO NOTHING`),
 		largest: fill(`SELECT greatest(0, (SELECT max(time) FROM {{schema}}.lives WHERE space = $1), (SELECT max(time) FROM {{schema}}.journal WHERE space = $1))`),
 		fence:   fill(`SELECT {{schema}}.fence($1, $2, $3)`),
-		forget:  fill(`SELECT {{schema}}.let_go($1, $2, $3, $4)`),
+		forget:  fill(`SELECT {{schema}}.let_go($1, $2, $3, $4, $5)`),
 		raise:   fill(`INSERT INTO {{schema}}.spaces VALUES ($1, $2) ON CONFLICT (space) DO UPDATE SET buried = greatest(spaces.buried, EXCLUDED.buried)`),
 		bury: fill(`WITH old AS (DELETE FROM {{schema}}.dotted WHERE space = $1 AND key IN
 			(SELECT key FROM {{schema}}.dotted WHERE space = $1 AND value IS NULL AND time < $2 LIMIT $3 FOR UPDATE SKIP LOCKED)
@@ -184,10 +184,20 @@ func (d *Dotted) Journal(ctx context.Context, origin uint32, after uint64, limit
 	return entries, settled, nil
 }
 
-// Forget lets the journal drop an origin's writes up to a number.
+// Forget lets the journal drop an origin's writes up to a number. It is ErrFenced if the
+// origin is.
 func (d *Dotted) Forget(ctx context.Context, origin uint32, upto uint64) error {
+	return d.letGo(ctx, origin, upto, false)
+}
+
+// Drop is Forget for an origin that is fenced.
+func (d *Dotted) Drop(ctx context.Context, origin uint32, upto uint64) error {
+	return d.letGo(ctx, origin, upto, true)
+}
+
+func (d *Dotted) letGo(ctx context.Context, origin uint32, upto uint64, fenced bool) error {
 	var begun bool
-	err := d.s.guards.QueryRow(ctx, d.sql.forget, d.space, d.lock(origin), int64(origin), int64(upto)).Scan(&begun)
+	err := d.s.guards.QueryRow(ctx, d.sql.forget, d.space, d.lock(origin), int64(origin), int64(upto), fenced).Scan(&begun)
 	switch {
 	case err != nil:
 		return d.s.failed("letting go of the journal", err)

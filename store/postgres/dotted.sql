@@ -79,12 +79,12 @@ BEGIN
 END $$;
 
 -- let_go forgets an origin's entries up to a number, and remembers the number. It
--- answers false if the origin never began.
-CREATE FUNCTION {{schema}}.let_go(sp text, lock bigint, o bigint, upto bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+-- answers false if the origin never began, or is fenced and should not be, or the reverse.
+CREATE FUNCTION {{schema}}.let_go(sp text, lock bigint, o bigint, upto bigint, over boolean) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(lock);
     UPDATE {{schema}}.lives l SET settled = greatest(settled, upto), time = greatest(time,
-        (SELECT max(j.time) FROM {{schema}}.journal j WHERE j.space = sp AND j.origin = o AND j.n <= upto)) WHERE space = sp AND origin = o;
+        (SELECT max(j.time) FROM {{schema}}.journal j WHERE j.space = sp AND j.origin = o AND j.n <= upto)) WHERE space = sp AND origin = o AND fenced = over;
     IF NOT FOUND THEN
         RETURN false;
     END IF;

@@ -23,6 +23,7 @@ type Dotted interface {
 	Fetch(ctx context.Context, dots []dotted.Dot) ([][]byte, error)
 	Journal(ctx context.Context, origin uint32, after uint64, limit int) ([]dotted.Entry, uint64, error)
 	Forget(ctx context.Context, origin uint32, upto uint64) error
+	Drop(ctx context.Context, origin uint32, upto uint64) error
 	Bury(ctx context.Context, before uint64) error
 	Fence(ctx context.Context, origin uint32) error
 	Largest(ctx context.Context) (uint64, error)
@@ -215,9 +216,21 @@ func originIsUsedOnce(ctx context.Context, s Dotted) error {
 			return fmt.Errorf("origin %d was fenced, and begins: %w", origin, err)
 		}
 	}
+	if err := s.Forget(ctx, 1, 1); !errors.Is(err, dotted.ErrFenced) {
+		return fmt.Errorf("a fenced origin lets go: %w", err)
+	}
 	entries, _, err := s.Journal(ctx, 1, 0, 10)
 	if err != nil || len(entries) != 1 {
 		return fmt.Errorf("the journal of a fenced origin is %v, %w", entries, err)
+	}
+	if err := errors.Join(begin(ctx, s, 3), s.Drop(ctx, 1, 1)); err != nil {
+		return err
+	}
+	if err := s.Drop(ctx, 3, 1); !errors.Is(err, dotted.ErrFenced) {
+		return fmt.Errorf("a living origin is dropped: %w", err)
+	}
+	if entries, settled, err := s.Journal(ctx, 1, 0, 10); err != nil || len(entries) != 0 || settled != 1 {
+		return fmt.Errorf("the journal of a dropped origin is %v up to %d, %w", entries, settled, err)
 	}
 	return stands(ctx, s, "k", "v", dotted.Dot{Origin: 1, N: 1}, dotted.Stamp{Time: 1, Origin: 1})
 }
@@ -358,5 +371,5 @@ func largestTimeIsKnown(ctx context.Context, s Dotted) error {
 		persistAll(ctx, s, puts(1, 1, 30, "k", "-"), puts(1, 2, 20), puts(2, 1, 10, "k", "v")), largest(30),
 		s.Forget(ctx, 1, 1), s.Bury(ctx, 40), largest(30),
 		s.Forget(ctx, 1, 2), s.Forget(ctx, 2, 1), largest(30),
-		persistAll(ctx, s, puts(2, 2, 50)), largest(50), s.Fence(ctx, 2), s.Forget(ctx, 2, 2), largest(50))
+		persistAll(ctx, s, puts(2, 2, 50)), largest(50), s.Fence(ctx, 2), s.Drop(ctx, 2, 2), largest(50))
 }
