@@ -41,7 +41,7 @@ type guardSizes struct {
 func (o Options) guardSizes() guardSizes {
 	switch {
 	case o.tiny:
-		return guardSizes{100, 1, []int{1, 10}, []int{1, 2}, 10 * time.Millisecond, 100 * time.Millisecond}
+		return guardSizes{100, 1, []int{1, 10}, []int{1, 2}, 50 * time.Millisecond, 100 * time.Millisecond}
 	case o.Preset == "paper":
 		return guardSizes{100_000, 15, []int{1, 100, 10_000}, []int{1, 8, 32}, time.Second, 20 * time.Second}
 	}
