@@ -29,7 +29,8 @@ type Leadership struct {
 type Coordinator interface {
 	// Lead waits until this process leads.
 	Lead(ctx context.Context) (Leadership, error)
-	// Save stores state durably, or returns ErrDeposed if term is not the newest.
+	// Save stores state durably, or returns ErrDeposed if term is not the newest. An
+	// attempt that had no answer must not be stored behind a later one.
 	Save(ctx context.Context, term uint64, state []byte) error
 }
 

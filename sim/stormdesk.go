@@ -15,6 +15,7 @@ type coordinator struct {
 	leader   *clerk
 	until    lease.Tick // of the leadership, by the coordinator's clock
 	state    []byte
+	rev      uint64 // of the state, in this term
 	clerks   []*clerk
 	leadSpan lease.Tick
 }
@@ -111,7 +112,7 @@ func (d *coordinator) campaign(c *clerk, life int, term uint64) (uint64, []byte,
 			d.s.sometimes("another leader is elected")
 		}
 		d.term++
-		d.leader = c
+		d.leader, d.rev = c, 0
 	default:
 		return 0, nil, false
 	}
@@ -158,7 +159,8 @@ func (c *clerk) perform(outs []lease.AssignerOutput) {
 	}
 }
 
-// save repeats itself until there is an answer, as the runtime does.
+// save repeats itself until there is an answer, as the runtime does. An attempt that
+// arrives when a later state has been saved changes nothing: coordinators see to that.
 func (c *clerk) save(out lease.Save) {
 	s, d := c.desk.s, c.desk
 	r, life, heard := s.rng("saves "+c.name), c.lives, false
@@ -166,10 +168,13 @@ func (c *clerk) save(out lease.Save) {
 		bytes := lease.Append(nil, &out.State)
 		s.after(spread(r, s.plan.Config.Delay), func() {
 			ok := d.term == out.Term
-			if ok {
-				d.state = bytes
-			} else {
+			switch {
+			case !ok:
 				s.sometimes("a deposed leader saves")
+			case out.Rev < d.rev:
+				s.sometimes("a save arrives after the next one")
+			default:
+				d.state, d.rev = bytes, out.Rev
 			}
 			if c.lives != life || s.now < c.cutOff {
 				return
