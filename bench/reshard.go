@@ -50,7 +50,7 @@ func lettered(n int) (keys []uint32, names []string) {
 	return keys, names
 }
 
-// mover moves parts of the keys and writes one key of each part meanwhile.
+// mover moves parts of the keys, and writes one key of those it watches meanwhile.
 type mover struct {
 	admin, probe rueidis.Client
 	keys         map[string]uint32 // by name
@@ -62,38 +62,33 @@ type mover struct {
 	moves, none int
 }
 
+// One move in watchOneIn is looked at every probeEvery: looking at all of them, or without
+// pause, would take the processors from the reads.
+const (
+	watchOneIn = 4
+	probeEvery = time.Millisecond
+)
+
 // owner is the name of the node that owns a key.
 func owner(ctx context.Context, c rueidis.Client, key string) (string, error) {
 	about, err := c.Do(ctx, c.B().Arbitrary("FR.EXPLAIN").Args(key).Build()).AsStrMap()
 	return about["owner"], err
 }
 
-// ahead is how many parts are cut out before they are moved, which is two seconds: a node
-// hears of a cut when it renews its lease, and more of its memory is lost if a part
-// moves before that.
-const ahead = 10
-
 // run moves a part at every tick until ctx ends.
 func (m *mover) run(ctx context.Context, sizes reshardSizes, seed uint64) error {
 	tick := time.NewTicker(sizes.every)
 	defer tick.Stop()
 	r := stream(seed, 50)
-	var next []int
 	for {
-		for len(next) <= ahead {
-			part := r.IntN(sizes.each)
-			m.cut(context.WithoutCancel(ctx), part, sizes.each)
-			next = append(next, part)
-		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
-		if err := m.move(context.WithoutCancel(ctx), next[0], sizes.each, 1+r.IntN(traceNodes-1)); err != nil {
+		if err := m.move(context.WithoutCancel(ctx), r.IntN(sizes.each), sizes.each, 1+r.IntN(traceNodes-1)); err != nil {
 			return err
 		}
-		next = next[1:]
 	}
 }
 
@@ -121,34 +116,43 @@ func (m *mover) move(ctx context.Context, part, each, after int) error {
 	to := fmt.Sprint("n", (int(from[len(from)-1]-'1')+after)%traceNodes+1)
 	stop, stopped := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	id := m.moves + m.none
-	wg.Go(func() { m.write(stop, low, id) })
+	id, pause := m.moves+m.none, 50*time.Millisecond
+	if id%watchOneIn == 0 {
+		pause = probeEvery
+		wg.Go(func() { m.write(stop, low, id) })
+	}
 	defer func() {
 		stopped()
 		wg.Wait()
 	}()
-	m.cut(ctx, part, each) // again, for slices that nobody asks for are joined
+	m.cut(ctx, part, each)
 	began := time.Now()
 	if err := m.admin.Do(ctx, m.admin.B().Arbitrary("FR.MOVE").Args(low, to).Build()).Error(); err != nil {
 		m.none++ // it is moving already, because of its load
 		return nil
 	}
+	ask := time.NewTicker(pause)
+	defer ask.Stop()
 	for now := from; now != to; {
+		<-ask.C
 		if now, err = owner(ctx, m.admin, low); err != nil {
 			return fmt.Errorf("%s did not move from %s to %s: %w", low, from, to, err)
 		}
 	}
-	m.took.add(time.Since(began), 1)
-	m.moves++
+	if m.moves++; id%watchOneIn == 0 {
+		m.took.add(time.Since(began), 1)
+	}
 	return nil
 }
 
-// write writes a key, one write after the other, until ctx ends: the longest of them is
-// how long the move kept writes waiting, and no less than a write takes anyway.
+// write writes a key again and again until ctx ends: the longest of these writes is how
+// long the move kept writes waiting, and no less than a write takes anyway.
 func (m *mover) write(ctx context.Context, key string, move int) {
 	longest := time.Duration(0)
+	again := time.NewTicker(probeEvery)
+	defer again.Stop()
 	for i := 0; ctx.Err() == nil; i++ {
-		o := check.Op{Client: traceClients, Kind: check.Write, Key: key, Value: fmt.Sprintf("m%d.%d", move, i), Outcome: check.OK}
+		o := check.Op{Client: 2 * traceClients, Kind: check.Write, Key: key, Value: fmt.Sprintf("m%d.%d", move, i), Outcome: check.OK}
 		text := traceValue(m.keys[key], o.Value)
 		began := time.Now()
 		o.Start = int64(time.Since(m.r.began))
@@ -159,6 +163,7 @@ func (m *mover) write(ctx context.Context, key string, move int) {
 		}
 		m.history = append(m.history, o)
 		longest = max(longest, time.Since(began))
+		<-again.C
 	}
 	m.pause.add(longest, 1)
 }
@@ -175,7 +180,12 @@ func reshardRound(ctx context.Context, s *server, accesses []access, sizes resha
 		m.names = append(m.names, traceKey(k))
 	}
 	slices.Sort(m.names)
-	for i := range traceClients + 2 {
+	for i := range r.accesses { // over connections apart: what comes behind a write waits for its answer, however it is served
+		if a := &r.accesses[i]; a.write && a.client < traceClients {
+			a.client += traceClients
+		}
+	}
+	for i := range 2*traceClients + 2 {
 		c, err := connect(s.addrs[i%traceNodes])
 		if err != nil {
 			return nil, nil, 0, err
@@ -183,7 +193,7 @@ func reshardRound(ctx context.Context, s *server, accesses []access, sizes resha
 		defer c.Close()
 		r.clients = append(r.clients, c)
 	}
-	m.admin, m.probe = r.clients[traceClients], r.clients[traceClients+1]
+	m.admin, m.probe = r.clients[2*traceClients], r.clients[2*traceClients+1]
 	before, err := count(ctx, s.admins)
 	if err != nil {
 		return nil, nil, 0, err
@@ -261,17 +271,18 @@ func linearReshard(ctx context.Context, opt Options) (r *Report, err error) {
 
 // moved is what was measured of one system, by round.
 type moved struct {
-	p50, p90, p99, w50, w99, served, hits []float64
-	pause, took                           *latencies
-	moves, reads, failed, unanswered      int
-	checked, stale, wrong                 int
-	reasons                               []string
+	p50, p90, p99, w50, w99, lag     []float64
+	served, hits                     []float64
+	pause, took                      *latencies
+	moves, reads, failed, unanswered int
+	checked, stale, wrong            int
+	reasons                          []string
 }
 
 func (d *moved) add(f *traceFound, m *mover, failed int) {
 	n := int(f.reads.h.TotalCount())
 	d.p50, d.p90, d.p99 = append(d.p50, f.reads.micros(50)), append(d.p90, f.reads.micros(90)), append(d.p99, f.reads.micros(99))
-	d.w50, d.w99 = append(d.w50, f.writes.micros(50)), append(d.w99, f.writes.micros(99))
+	d.w50, d.w99, d.lag = append(d.w50, f.writes.micros(50)), append(d.w99, f.writes.micros(99)), append(d.lag, f.lag.micros(99))
 	d.served, d.hits = append(d.served, 100*float64(n-failed)/float64(n)), append(d.hits, 100*f.hits)
 	d.reads, d.failed, d.unanswered = d.reads+n, d.failed+failed, d.unanswered+f.failed
 	d.checked, d.stale, d.wrong = d.checked+f.checked, d.stale+f.stale, d.wrong+f.wrong
