@@ -55,6 +55,15 @@ func among(name string, set []*Write, low Stamp) Item {
 	return it
 }
 
+// Of is the item of a key with all of Among, in whichever order they came.
+func (it Item) Of(name string) Item {
+	var set []*Write
+	for _, w := range it.Among {
+		set = join(name, set, w)
+	}
+	return among(name, set, it.Stamp)
+}
+
 // Dots are the writes that a key holds, where concurrent ones are kept: what a Mut is to
 // replace that was made in sight of it.
 func (it Item) Dots() (out []Dot) {
