@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/freshet-cache/freshet/check"
@@ -309,4 +310,66 @@ func TestCausalOnEtcd(t *testing.T) {
 		c.restart(0)
 		more(300)
 	})
+}
+
+// A row that is changed in the database, past freshet, is shown by every node that has the
+// key in memory, and what is read there later is its effect.
+func TestCausalOutside(t *testing.T) {
+	c := gather(t, 3, "--causal", "feeds")
+	conn, err := pgx.Connect(t.Context(), c.pg.URL("admin", "postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	exec := func(sql string, args ...any) {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), sql, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clients, done := c.clients()
+	defer done()
+	get := func(i int, token string) (next, value string) {
+		if token == "" {
+			if token, err = clients[i].Do(t.Context(), "FR.BEGIN", "feeds").Text(); err != nil {
+				return "", err.Error()
+			}
+		}
+		got, err := clients[i].Do(t.Context(), "FR.CGET", token, "price").Slice()
+		if err != nil {
+			return "", err.Error()
+		}
+		return got[0].(string), fmt.Sprint(got[1])
+	}
+	everywhere := func(want string) {
+		t.Helper()
+		for i := range clients {
+			c.procs[0].eventually(func() bool {
+				token, got := get(i, "")
+				if got != want {
+					return false
+				}
+				if _, got := get((i+1)%3, token); got != want { // who has seen it sees it elsewhere
+					t.Errorf("%q was read, and then %q at the next node", want, got)
+				}
+				return true
+			})
+		}
+	}
+	exec(`SELECT freshet.watch('feeds')`)
+	everywhere("<nil>") // its absence is in memory
+	const upsert = `INSERT INTO freshet.dotted (space, key, value) VALUES ('feeds', 'price', $1) ON CONFLICT (space, key) DO UPDATE SET value = EXCLUDED.value`
+	for i := range 5 {
+		exec(upsert, fmt.Sprint(10+i))
+		everywhere(fmt.Sprint(10 + i))
+	}
+	token, _ := get(1, "")
+	if err := clients[1].Do(t.Context(), "FR.CSET", token, "price", "99").Err(); err != nil {
+		t.Fatal(err)
+	}
+	everywhere("99")
+	exec(`UPDATE freshet.dotted SET value = '100' WHERE key = 'price'`)
+	everywhere("100")
+	exec(`DELETE FROM freshet.dotted WHERE key = 'price'`)
+	everywhere("<nil>")
 }

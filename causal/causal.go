@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/freshet-cache/freshet/causal/dot"
@@ -196,6 +197,7 @@ const (
 	CallForget
 	CallBury
 	CallRecover
+	CallPoll
 	StoreCalls
 )
 
@@ -220,6 +222,7 @@ type Server struct {
 	ring    ring
 	settle  settling
 	closed  bool
+	pace    atomic.Int64 // between requests for what was written past the cache
 
 	work sync.WaitGroup
 	ctx  context.Context
@@ -238,6 +241,7 @@ func New(opt Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{opt: opt, view: opt.View, changed: make(chan struct{}), waiting: map[mesh.Op]chan answer{}, refused: map[mesh.Dot]error{}, settle: settling{upto: map[mesh.Origin]uint64{}, said: map[mesh.Origin]uint64{}}}
+	s.pace.Store(int64(pollOften))
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	if !opt.Joins {
 		var settled mesh.Frontier

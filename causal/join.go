@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/freshet-cache/freshet/causal/mesh"
 	"github.com/freshet-cache/freshet/causal/view"
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
@@ -263,6 +264,14 @@ func (r *Ring) begin(ctx context.Context, m *view.Member, v view.View, place int
 			return e
 		})
 		opt.Settled = map[uint32]uint64{}
+		err = errors.Join(err, bounded(func(ctx context.Context) (e error) {
+			_, n, e := r.opt.Store.Journal(ctx, uint32(mesh.Outside), 0, 1)
+			if errors.Is(e, dotted.ErrFenced) { // nobody has said that the space be watched
+				return nil
+			}
+			opt.Settled[uint32(mesh.Outside)] = n
+			return e
+		}))
 		for _, o := range v.Lost {
 			err = errors.Join(err, bounded(func(ctx context.Context) (e error) {
 				if e = r.opt.Store.Fence(ctx, o); e != nil { // else its last words could come between this and the reading of its journal

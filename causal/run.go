@@ -73,6 +73,12 @@ func (s *Server) perform(out mesh.Output) {
 	case mesh.Recover:
 		kind = CallRecover
 		in, err = s.recover(out)
+	case mesh.Poll:
+		if !s.pause() {
+			return
+		}
+		began, kind = time.Now(), CallPoll
+		in, err = s.poll(out)
 	case mesh.Load:
 		in, err = s.load(ctx, out)
 	case mesh.Fetch:
@@ -198,6 +204,49 @@ func (s *Server) recover(out mesh.Recover) (mesh.Input, error) {
 		}
 	}
 	return in, nil
+}
+
+// How often what was written past the cache is asked for, if the store tells that, and if
+// it does not.
+const (
+	pollOften = 100 * time.Millisecond
+	pollRare  = 2 * time.Second
+)
+
+// pause waits until what was written past the cache is asked for again, and reports whether
+// the server is open yet.
+func (s *Server) pause() bool {
+	t := time.NewTimer(time.Duration(s.pace.Load()))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-s.ctx.Done():
+		return false
+	}
+}
+
+// poll reads what others have written to the rows of a space that the store watches.
+func (s *Server) poll(out mesh.Poll) (mesh.Input, error) {
+	in := mesh.Polled{View: out.View}
+	var page []dotted.Entry
+	err := s.bounded(func(ctx context.Context) (e error) {
+		page, _, e = s.opt.Store.Journal(ctx, uint32(mesh.Outside), out.After, journalPage)
+		return e
+	})
+	s.pace.Store(int64(pollOften))
+	if errors.Is(err, dotted.ErrFenced) { // nobody has said that it be watched
+		s.pace.Store(int64(pollRare))
+		return in, nil
+	}
+	for _, e := range page {
+		w, bad := wire.DecodeWrite(e.Body)
+		if bad != nil { // what follows waits: a gap would stop the stability vector
+			return in, fmt.Errorf("causal: what was written past the cache: number %d: %w", e.N, bad)
+		}
+		in.Writes = append(in.Writes, w)
+	}
+	return in, err
 }
 
 // bounded runs a request to the store within its time.

@@ -167,7 +167,7 @@ var causalEvents = [mesh.EventKinds]string{
 	mesh.Extended: "extended", mesh.Aborted: "aborted",
 }
 
-var causalCalls = [causal.StoreCalls]string{"load", "persist", "fetch", "forget", "bury", "recover"}
+var causalCalls = [causal.StoreCalls]string{"load", "persist", "fetch", "forget", "bury", "recover", "poll"}
 
 // causalMetrics count what a server of a causal space does.
 type causalMetrics struct {

@@ -22,6 +22,8 @@ type MeshStore struct {
 	outside map[string]mesh.Item
 	horizon uint64
 	among   map[string][]*mesh.Write // the rows, if concurrent writes are kept
+	strange mesh.Dot                 // the last of who writes past the cache and leaves a dot
+	drawn   uint64                   // its time
 }
 
 // NewMeshStore returns a store without rows.
@@ -63,6 +65,24 @@ func (s *MeshStore) Persist(w *mesh.Write) mesh.Status {
 func (s *MeshStore) Outside(key, value string, time uint64) {
 	s.outside[key] = mesh.Item{Exists: true, Value: []byte(value), Stamp: mesh.Stamp{Time: time}}
 	s.rows[key] = mesh.Row{Item: s.outside[key]}
+}
+
+// Trigger writes a row past every cache and leaves a dot, as a trigger of a database does.
+func (s *MeshStore) Trigger(key, value string, now uint64) {
+	s.strange = mesh.Dot{Origin: mesh.Outside, N: s.strange.N + 1}
+	s.drawn = max(now, s.drawn, s.rows[key].Stamp.Time, s.horizon) + 1
+	w := &mesh.Write{Dot: s.strange, Stamp: mesh.Stamp{Time: s.drawn, Origin: mesh.Outside}, Muts: []mesh.Mut{{Key: key, Value: []byte(value), Delete: value == ""}}}
+	s.Persist(w)
+}
+
+// Poll is some of what a trigger has left in the journal after a number, in order.
+func (s *MeshStore) Poll(after uint64) (out []*mesh.Write) {
+	for n := after + 1; n <= s.strange.N && len(out) < 3; n++ {
+		if w := s.journal[mesh.Dot{Origin: mesh.Outside, N: n}]; w != nil {
+			out = append(out, w)
+		}
+	}
+	return out
 }
 
 // Load is the row of a key.
@@ -112,7 +132,10 @@ func (s *MeshStore) Left() (settled mesh.Frontier, floor mesh.Stamp) {
 // Bury drops tombstones with a smaller time.
 func (s *MeshStore) Bury(before uint64) {
 	s.horizon = max(s.horizon, before)
-	maps.DeleteFunc(s.rows, func(_ string, r mesh.Row) bool { return !r.Exists && r.Stamp.Time < before })
+	maps.DeleteFunc(s.rows, func(_ string, r mesh.Row) bool {
+		news := r.Dot.Origin == mesh.Outside && r.Dot.N > s.settled[mesh.Outside] // M19
+		return !r.Exists && r.Stamp.Time < before && !news
+	})
 	for key, row := range s.among { // in any order: each is its own
 		s.among[key] = slices.DeleteFunc(row, func(w *mesh.Write) bool { return w.Muts[0].Delete && w.Stamp.Time < before })
 	}

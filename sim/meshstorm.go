@@ -25,6 +25,7 @@ type MeshConfig struct {
 	Outside                       bool
 	Crashes, Suspects, Joins      int // how many
 	Concurrent                    bool
+	Triggers                      int // writes past the cache that leave a dot
 }
 
 // NewMeshConfig draws a storm.
@@ -46,6 +47,8 @@ func NewMeshConfig(seed uint64) MeshConfig {
 	cfg.Beat = (cfg.Delay + cfg.Disk) * lease.Tick(pick(1, 4, 20))
 	if r.IntN(3) == 0 {
 		cfg.Concurrent, cfg.Outside = true, false
+	} else if r.IntN(4) == 0 {
+		cfg.Triggers = 1 + r.IntN(20)
 	}
 	return cfg
 }
@@ -173,6 +176,14 @@ func (s *meshStorm) begin() {
 	plan(s.cfg.Crashes, s.crash)
 	plan(s.cfg.Suspects, s.suspect)
 	plan(s.cfg.Joins, func(*meshNode) { s.join() })
+	plan(s.cfg.Triggers, func(*meshNode) {
+		value := ""
+		if !chance(r, 20) {
+			value = fmt.Sprint("outside", s.calls)
+		}
+		s.sometimes("a row is written past the cache")
+		s.store.Trigger(s.key(r), value, uint64(s.now)/1000)
+	})
 	plan(s.cfg.Evictions, func(n *meshNode) { s.step(n, mesh.Evicted{Key: s.key(r)}) })
 }
 
@@ -247,7 +258,7 @@ func RareMesh() (out []string) {
 	}
 	return append(out, "tombstones are buried", "a fork", "a join", "a client crashes", "a token is short", "a persist arrives late", "a load fails", "a connection breaks",
 		"a server crashes", "a server is suspected", "a server joins", "a life is retired", "a journal is recovered", "a snapshot comes too late", "a transaction commits", "a transaction branches",
-		"concurrent writes are read", "a transaction reads concurrent writes")
+		"concurrent writes are read", "a transaction reads concurrent writes", "a row is written past the cache")
 }
 
 func (s *meshStorm) sometimes(what string) { s.res.Sometimes[what]++ }
@@ -267,6 +278,8 @@ func (s *meshStorm) perform(n *meshNode, out mesh.Output) {
 			s.end(out.Lives)
 			return mesh.Recovered{View: out.View, Writes: s.store.Recover(out.Lives)}
 		}, mesh.Recovered{View: out.View, Status: mesh.Lost})
+	case mesh.Poll:
+		s.ask(n, func() mesh.Input { return mesh.Polled{View: out.View, Writes: s.store.Poll(out.After)} }, mesh.Polled{View: out.View})
 	case mesh.Retire:
 		s.retire(out.Origin)
 	case mesh.Forget:
@@ -341,7 +354,7 @@ func (s *meshStorm) settle() {
 			s.fail(s.store.Agree(n.m))
 		}
 		if s.res.Err == nil && slices.Contains(s.view.Ring, n.origin) {
-			if f := n.m.Visible().Without(func(o mesh.Origin) bool { return slices.Contains(s.view.Ring, o) }); f.Size() > 0 {
+			if f := n.m.Visible().Without(func(o mesh.Origin) bool { return o == mesh.Outside || slices.Contains(s.view.Ring, o) }); f.Size() > 0 {
 				s.fail(fmt.Errorf("server %d names %v, of lives that are retired", n.origin, f))
 			}
 		}

@@ -58,6 +58,8 @@
 //	    beyond that a caller is told to try later. So are requests to the store.
 //	M17 When a connection is opened, what the other side lacks is sent again in the order
 //	    of the log, without a head: only stability makes it visible.
+//	M19 What is written past the cache and has a dot is put onto the ring by the first server,
+//	    in the order of the journal, of which a number is drawn when the last is committed.
 //
 // Views:
 //

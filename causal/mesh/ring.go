@@ -72,7 +72,7 @@ func (s *Server) beat(out []Output) []Output {
 	if !s.first() || s.over {
 		return out
 	}
-	out = s.salvage(out)
+	out = s.poll(s.salvage(out))
 	if s.circling > 0 && s.circling < overdue {
 		s.circling++
 		return out
@@ -103,7 +103,11 @@ func (s *Server) lap(m Lap, out []Output) []Output {
 		return out
 	}
 	s.circling = 0
+	past := s.stable.Upto(Outside)
 	out = s.settled(s.stable.Union(m.Seen), out)
+	if n := s.stable.Upto(Outside); n > past {
+		out = append(out, Forget{Outside, n}) // M13
+	}
 	out = s.retire(m.Stable, out)
 	// M15: every server has shown all writes below m.Low, and none will be made; but who is
 	// not in the ring may have made some.

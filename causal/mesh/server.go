@@ -55,6 +55,7 @@ type Server struct {
 	dial     []*key // the keys of cache, for eviction
 	hand     int
 
+	polling   bool     // what Outside has written was asked for
 	salvaging bool     // the journals of lives that are over were asked for
 	salvaged  []Origin // lives of which the journal is on the ring
 	circling  int      // beats since a lap went off that has not come back
@@ -92,7 +93,7 @@ func (s *Server) enter(v View) {
 	}
 	n := len(v.Ring)
 	s.view, s.up, s.circling = &v, false, 0
-	s.salvaging, s.salvaged = false, nil
+	s.salvaging, s.salvaged, s.polling = false, nil, false
 	s.next, s.back = v.Ring[(i+1)%n], v.Ring[(i+n-1)%n]
 }
 
@@ -122,6 +123,8 @@ func (s *Server) Step(now uint64, in Input, out []Output) []Output {
 		return s.asked(in, out)
 	case Recovered:
 		return s.recovered(in, out)
+	case Polled:
+		return s.polled(in, out)
 	case Opened:
 		if in.View != s.view.Number || s.over { // V1
 			return append(out, Event{StaleMessage})

@@ -1,6 +1,10 @@
 package mesh
 
-import "github.com/freshet-cache/freshet/causal/dot"
+import (
+	"math"
+
+	"github.com/freshet-cache/freshet/causal/dot"
+)
 
 // What names writes and tells sets of them.
 type (
@@ -9,6 +13,10 @@ type (
 	Stamp    = dot.Stamp
 	Frontier = dot.Frontier
 )
+
+// Outside is the life of whoever writes past the cache to a store that gives them dots: no
+// server's, and never over.
+const Outside Origin = math.MaxUint32
 
 // set is a Frontier that grows. What it shares stays as it was.
 type set struct {
@@ -189,6 +197,12 @@ type Recovered struct {
 	Status Status
 }
 
+// Polled answers Poll with what came after, in order, or with nothing.
+type Polled struct {
+	View   uint64
+	Writes []*Write
+}
+
 // Broken: the connection to the successor is gone, and perhaps what was sent on it.
 type Broken struct{}
 
@@ -212,6 +226,7 @@ func (Viewed) input()    {}
 func (Opened) input()    {}
 func (Asked) input()     {}
 func (Recovered) input() {}
+func (Polled) input()    {}
 func (Broken) input()    {}
 func (Received) input()  {}
 func (Evicted) input()   {}
@@ -296,12 +311,17 @@ type Recover struct {
 	Lives []Origin
 }
 
+// Poll asks for what the journal of Outside has after a number, some of it or all. The
+// answer may take its time.
+type Poll struct{ View, After uint64 }
+
 // Retire tells the coordinator that everything of a life has been shown everywhere: the
 // next view need not name it.
 type Retire struct{ Origin Origin }
 
-// Bury lets the store drop tombstones with a smaller time. It remembers that time, from
-// before it drops anything: see Row.
+// Bury lets the store drop tombstones with a smaller time, but for those of Outside that it
+// was not told to forget (M19). It remembers that time, from before it drops anything: see
+// Row.
 type Bury struct{ Before uint64 }
 
 // Send gives a message to a neighbour: to the successor on the connection that it
@@ -353,6 +373,7 @@ func (Fetch) output()   {}
 func (Persist) output() {}
 func (Forget) output()  {}
 func (Recover) output() {}
+func (Poll) output()    {}
 func (Retire) output()  {}
 func (Bury) output()    {}
 func (Send) output()    {}

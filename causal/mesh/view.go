@@ -75,6 +75,28 @@ func (s *Server) rescue(l *load, out []Output) []Output {
 	return out
 }
 
+// poll asks what was written past the cache, as the first server of a ring does: that goes
+// round from here as if a client had brought it (M19).
+func (s *Server) poll(out []Output) []Output {
+	n := s.received.Upto(Outside)
+	if s.polling || n-s.stable.Upto(Outside) >= uint64(s.opt.Window) { // M16
+		return out
+	}
+	s.polling = true
+	return append(out, Poll{s.view.Number, n})
+}
+
+func (s *Server) polled(in Polled, out []Output) []Output {
+	if in.View != s.view.Number || s.over {
+		return append(out, Event{StaleMessage})
+	}
+	s.polling = false
+	for _, w := range in.Writes {
+		out = s.inject(w, out)
+	}
+	return out
+}
+
 // stranded gives a rescue up: another ring has gone on without this server, which will hear.
 func (s *Server) stranded(out []Output) []Output {
 	s.salvaging = false

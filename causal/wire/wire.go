@@ -15,7 +15,12 @@ import (
 // ErrFormat is what decoding returns for what no encoder of this version has made.
 var ErrFormat = errors.New("causal: the encoding is damaged or of another version; both sides must run compatible releases")
 
-const wireVersion = 1
+// The first byte of every encoding. A write that came past every cache is encoded by the
+// store's trigger, in words that a database has.
+const (
+	outsideVersion = 0
+	wireVersion    = 1
+)
 
 // Stream encodes what is sent on one connection, or decodes what arrives on it: the causes
 // of a write are told as what has changed since the last one. Each side has its own, and
@@ -99,6 +104,9 @@ func AppendWrite(b []byte, w *mesh.Write) []byte {
 
 // DecodeWrite decodes a write, which must be all of b.
 func DecodeWrite(b []byte) (*mesh.Write, error) {
+	if len(b) > 0 && b[0] == outsideVersion {
+		return outside(b)
+	}
 	r := dot.NewReader(b)
 	if r.Byte() != wireVersion {
 		return nil, ErrFormat
@@ -108,6 +116,27 @@ func DecodeWrite(b []byte) (*mesh.Write, error) {
 		return nil, ErrFormat
 	}
 	return w, nil
+}
+
+// outside decodes what a trigger has left of a write: number, time, key behind its length,
+// and value behind a byte that says whether there is one.
+func outside(b []byte) (*mesh.Write, error) {
+	const head = 1 + 8 + 8 + 4
+	if len(b) < head {
+		return nil, ErrFormat
+	}
+	n, time, size := binary.BigEndian.Uint64(b[1:]), binary.BigEndian.Uint64(b[9:]), binary.BigEndian.Uint32(b[17:])
+	if b = b[head:]; n == 0 || size == 0 || uint64(len(b)) < uint64(size)+1 {
+		return nil, ErrFormat
+	}
+	m := mesh.Mut{Key: string(b[:size]), Delete: b[size] == 0}
+	switch b = b[size:]; {
+	case b[0] > 1 || m.Delete && len(b) > 1:
+		return nil, ErrFormat
+	case !m.Delete:
+		m.Value = append([]byte{}, b[1:]...)
+	}
+	return &mesh.Write{Dot: dot.Dot{Origin: mesh.Outside, N: n}, Stamp: dot.Stamp{Time: time, Origin: mesh.Outside}, Muts: []mesh.Mut{m}}, nil
 }
 
 // appendBody appends all of a write but its Deps.

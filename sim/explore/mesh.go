@@ -26,6 +26,7 @@ type Mesh struct {
 	Crashes  int // servers that may crash
 	Suspects int // servers that may be taken out of the ring though they live
 	Joins    int // servers that may join, behind the first
+	Triggers int // writes of x past the cache that leave a dot
 	// Concurrent writes of a key are kept.
 	Concurrent bool
 }
@@ -164,6 +165,9 @@ func (w *meshWorld) choices() (out []choice) {
 		if w.left.Beats > 0 && m != nil && !w.down[i] && m.View().Ring[0] == mesh.Origin(i+1) {
 			add(fmt.Sprintf("%d beats", i+1), func() { w.left.Beats--; w.step(i, mesh.Beat{}) })
 		}
+	}
+	if w.left.Triggers > 0 {
+		add("x is written past the cache", func() { w.left.Triggers--; w.store.Trigger("x", fmt.Sprint("o", w.left.Triggers), 0) })
 	}
 	for _, c := range w.changes() {
 		add(c.name, c.do)
@@ -331,6 +335,10 @@ func (w *meshWorld) step(i int, in mesh.Input) {
 	w.servers[i].Check()
 	for _, out := range outs {
 		switch out := out.(type) {
+		case mesh.Poll:
+			if w.scope.Triggers > 0 {
+				w.reqs = append(w.reqs, &meshRequest{server: i, out: out})
+			}
 		case mesh.Load, mesh.Fetch, mesh.Persist, mesh.Recover:
 			w.reqs = append(w.reqs, &meshRequest{server: i, out: out})
 		case mesh.Send:
@@ -392,6 +400,8 @@ func (w *meshWorld) progress(r *meshRequest) {
 			w.stop(int(o) - 1)
 		}
 		r.answer = mesh.Recovered{View: out.View, Writes: w.store.Recover(out.Lives)}
+	case mesh.Poll:
+		r.answer = mesh.Polled{View: out.View, Writes: w.store.Poll(out.After)}
 	case mesh.Persist:
 		r.answer = mesh.Persisted{Call: out.Call, Status: w.store.Persist(out.Write)}
 	}
@@ -471,6 +481,6 @@ func (w *meshWorld) Dump() string {
 		}
 	}
 	l := w.left
-	fmt.Fprintln(&b, l.Beats, l.Evicts, l.Breaks, l.Losses, l.Crashes, l.Suspects, l.Joins)
+	fmt.Fprintln(&b, l.Beats, l.Evicts, l.Breaks, l.Losses, l.Crashes, l.Suspects, l.Joins, l.Triggers)
 	return b.String()
 }

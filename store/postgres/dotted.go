@@ -53,7 +53,8 @@ func (s *Store) Dotted(space string) (*Dotted, error) {
 		forget:  fill(`SELECT {{schema}}.let_go($1, $2, $3, $4, $5)`),
 		raise:   fill(`INSERT INTO {{schema}}.spaces (space, buried) VALUES ($1, $2) ON CONFLICT (space) DO UPDATE SET buried = greatest(spaces.buried, EXCLUDED.buried)`),
 		bury: fill(`WITH old AS (DELETE FROM {{schema}}.dotted WHERE space = $1 AND key IN
-			(SELECT key FROM {{schema}}.dotted WHERE space = $1 AND value IS NULL AND time < $2 LIMIT $3 FOR UPDATE SKIP LOCKED)
+			(SELECT key FROM {{schema}}.dotted WHERE space = $1 AND value IS NULL AND time < $2
+				AND (origin <> 4294967295 OR n <= (SELECT settled FROM {{schema}}.lives WHERE space = $1 AND origin = 4294967295)) LIMIT $3 FOR UPDATE SKIP LOCKED)
 			RETURNING key) SELECT count(*) FROM old`),
 		keep: fill(`INSERT INTO {{schema}}.spaces (space, buried, beside) SELECT $1, 0, $2 WHERE NOT EXISTS (SELECT FROM {{schema}}.lives WHERE space = $1) ON CONFLICT DO NOTHING`),
 		kept: fill(`SELECT coalesce((SELECT beside FROM {{schema}}.spaces WHERE space = $1), false)`),
@@ -225,7 +226,8 @@ func (d *Dotted) letGo(ctx context.Context, origin uint32, upto uint64, fenced b
 }
 
 // Bury forgets deleted keys whose stamps have a smaller time. A row that somebody is
-// writing just then is left to the next time.
+// writing just then is left to the next time, and one that was deleted past every cache
+// until the journal has let go of that.
 func (d *Dotted) Bury(ctx context.Context, before uint64) error {
 	if _, err := d.s.pool.Exec(ctx, d.sql.raise, d.space, int64(before)); err != nil {
 		return d.s.failed("forgetting deleted keys", err)

@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/freshet-cache/freshet/causal/wire"
 	"github.com/freshet-cache/freshet/store"
 	"github.com/freshet-cache/freshet/store/dotted"
 	"github.com/freshet-cache/freshet/store/storetest"
@@ -160,5 +164,117 @@ func TestFenceWaitsForWrites(t *testing.T) {
 	}
 	if entries, _, err := c.Journal(ctx, 1, 0, 9); err != nil || len(entries) != 2 {
 		t.Errorf("%v, %v", entries, err)
+	}
+}
+
+// outsiders write past a Dotted.
+type outsiders struct {
+	*Dotted
+	t    *testing.T
+	conn *pgx.Conn
+}
+
+const upsert = `INSERT INTO SCHEMA.dotted (space, key, value) VALUES ('feeds', $1, $2) ON CONFLICT (space, key) DO UPDATE SET value = EXCLUDED.value`
+
+func watched(t *testing.T) *outsiders {
+	return &outsiders{openDotted(t, fresh(t, Migration{})).Dotted, t, admin(t, start(t))}
+}
+
+func (o *outsiders) try(sql string, args ...any) error {
+	_, err := o.conn.Exec(o.t.Context(), strings.ReplaceAll(sql, "SCHEMA", o.s.schema), args...)
+	return err
+}
+
+func (o *outsiders) exec(sql string, args ...any) {
+	o.t.Helper()
+	if err := o.try(sql, args...); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+func (o *outsiders) row(key string) dotted.Row {
+	o.t.Helper()
+	rows, err := o.Load(o.t.Context(), key)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return rows[0]
+}
+
+// What is written past every cache to the rows of a watched space has a dot and an entry in
+// the journal, in the order of the commits and without a gap, whatever is rolled back.
+func TestOutside(t *testing.T) {
+	o, ctx := watched(t), t.Context()
+	d, exec, row := o.Dotted, o.exec, o.row
+	if _, _, err := d.Journal(ctx, 4294967295, 0, 10); !errors.Is(err, dotted.ErrFenced) {
+		t.Errorf("a space that is not watched has a journal of others: %v", err)
+	}
+	exec(`INSERT INTO SCHEMA.dotted (space, key, value, time) VALUES ('feeds', 'before', 'v', 7)`)
+	if r := row("before"); r.Dot != (dotted.Dot{}) || r.Stamp.Time != 7 {
+		t.Errorf("before: %+v", r)
+	}
+	exec(`SELECT SCHEMA.watch('feeds')`)
+	if err := errors.Join(d.Begin(ctx, 1), d.Persist(ctx, dotted.Write{Dot: dotted.Dot{Origin: 1, N: 1}, Stamp: dotted.Stamp{Time: 1 << 60, Origin: 1}, Muts: []dotted.Mutation{{Key: "ahead", Value: []byte("c")}}})); err != nil {
+		t.Fatal(err)
+	}
+	exec(upsert, "k", "1")
+	exec(upsert, "k", "2")
+	exec(`INSERT INTO SCHEMA.dotted (space, key, value) VALUES ('feeds', 'k', 'no') ON CONFLICT DO NOTHING`)
+	exec("BEGIN")
+	exec(upsert, "k", "undone")
+	exec("ROLLBACK")
+	exec(`UPDATE SCHEMA.dotted SET value = 'more' WHERE space = 'feeds' AND key IN ('ahead', 'before')`)
+	exec(`DELETE FROM SCHEMA.dotted WHERE key = 'k'`)
+	last := dotted.Stamp{}
+	entries, settled, err := d.Journal(ctx, 4294967295, 0, 10)
+	if err != nil || settled != 0 || len(entries) != 5 {
+		t.Fatalf("%d entries, %d settled, %v", len(entries), settled, err)
+	}
+	for i, e := range entries {
+		w, err := wire.DecodeWrite(e.Body)
+		stamp := dotted.Stamp{}
+		if err == nil {
+			stamp = dotted.Stamp{Time: w.Stamp.Time, Origin: uint32(w.Stamp.Origin)}
+		}
+		if err != nil || e.N != uint64(i+1) || w.Dot.N != e.N || !last.Less(stamp) {
+			t.Errorf("entry %d is %v: %v", e.N, w, err)
+		}
+		last = stamp
+	}
+	r := row("ahead")
+	if string(r.Value) != "more" || r.Dot.Origin != 4294967295 || r.Stamp.Time <= 1<<60 {
+		t.Errorf("a row of a cache that others overwrite: %+v", r)
+	}
+}
+
+func TestOutsideDeletes(t *testing.T) {
+	o, ctx := watched(t), t.Context()
+	d, exec, row := o.Dotted, o.exec, o.row
+	exec(`SELECT SCHEMA.watch('feeds')`)
+	exec(upsert, "k", "1")
+	exec(`DELETE FROM SCHEMA.dotted WHERE key = 'k'`)
+	if err := o.try(`TRUNCATE SCHEMA.dotted`); err == nil || !strings.Contains(err.Error(), "FR006") {
+		t.Errorf("TRUNCATE: %v", err)
+	}
+	gone := row("k")
+	if gone.Exists || gone.Dot != (dotted.Dot{Origin: 4294967295, N: 2}) {
+		t.Errorf("a row that others delete: %+v", gone)
+	}
+	if err := d.Bury(ctx, 1<<62); err != nil || row("k").Dot != gone.Dot { // nobody may have heard of it
+		t.Errorf("buried: %+v %v", row("k"), err)
+	}
+	if err := errors.Join(d.Drop(ctx, 4294967295, 2), d.Bury(ctx, 1<<62)); err != nil || row("k").Dot != (dotted.Dot{}) {
+		t.Errorf("not buried: %+v %v", row("k"), err)
+	}
+	exec(`SELECT SCHEMA.unwatch('feeds'), SCHEMA.watch('feeds')`)
+	exec(upsert, "k", "3")
+	if r := row("k"); r.Dot.N != 3 || r.Stamp.Time <= 1<<62 {
+		t.Errorf("watched again: %+v", r)
+	}
+	if err := func() error { other, err := d.s.Dotted("carts"); return errors.Join(err, other.Keep(ctx, true)) }(); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.try(`SELECT SCHEMA.watch('carts')`); err == nil || !strings.Contains(err.Error(), "merges") {
+		t.Errorf("a space that merges is watched: %v", err)
 	}
 }
