@@ -188,14 +188,9 @@ func TestMergeLaws(t *testing.T) {
 			for i := range x {
 				if arrays {
 					b, _ := json.Marshal([]any{x[i], s[i], x[0]})
-					values = append(values, merge(b, b), b[:len(b)/(1+i%2)])
+					values = append(values, b, b[:len(b)/(1+i%2)])
 				} else {
 					values = append(values, fmt.Appendf(nil, "%d", x[i]), []byte(s[i]))
-				}
-			}
-			for i, v := range values { // the laws hold among what was merged
-				if name == "union" {
-					values[i] = merge(v, v)
 				}
 			}
 			err := CheckMerge(codec.Bytes(), merge, values...)
@@ -209,15 +204,15 @@ func TestMergeLaws(t *testing.T) {
 		}
 	}
 	for law, merge := range map[string]func(a, b int) int{
-		"merge(a, a)": func(a, b int) int { return a + b }, "merge(b, a)": func(a, _ int) int { return a },
+		"merge(merge(a, b), b)": func(a, b int) int { return a + b }, "merge(b, a)": func(a, _ int) int { return a },
 		"merge(b, c)": func(a, b int) int {
-			if a == b {
+			if (a-b+12)%3 == 1 { // paper wraps stone
 				return a
 			}
-			return (a + b) / 2
+			return b
 		},
 	} {
-		if err := CheckMerge(codec.JSON[int](), merge, 0, 4, 8, 12); !errors.Is(err, ErrUnlawful) || !strings.Contains(err.Error(), law) {
+		if err := CheckMerge(codec.JSON[int](), merge, 0, 1, 2); !errors.Is(err, ErrUnlawful) || !strings.Contains(err.Error(), law) {
 			t.Errorf("%s: %v", law, err)
 		}
 	}
