@@ -17,45 +17,37 @@ func AppendDots(b []byte, dots []Dot) []byte {
 // AppendFrontier appends the encoding of a set.
 func AppendFrontier(b []byte, f Frontier) []byte { return appendRuns(AppendDots(b, f.upto), f.extra) }
 
-// appendRuns appends sorted dots as runs of numbers that follow one another: where each
-// begins, and how many come behind. What is shown out of turn comes in such runs.
-func appendRuns(b []byte, dots []Dot) []byte {
-	runs := 0
-	for i, d := range dots {
-		if i == 0 || !follows(dots[i-1], d) {
-			runs++
-		}
-	}
-	b = binary.AppendUvarint(b, uint64(runs))
-	for i := 0; i < len(dots); {
-		from := i
-		for i++; i < len(dots) && follows(dots[i-1], dots[i]); i++ {
-		}
-		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(dots[from].Origin)), dots[from].N)
-		b = binary.AppendUvarint(b, uint64(i-from-1))
+// appendRuns appends runs: where each begins, and how many dots come behind.
+func appendRuns(b []byte, runs []run) []byte {
+	b = binary.AppendUvarint(b, uint64(len(runs)))
+	for _, r := range runs {
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(r.Origin)), r.From)
+		b = binary.AppendUvarint(b, r.To-r.From)
 	}
 	return b
 }
 
-func follows(a, b Dot) bool { return a.Origin == b.Origin && a.N+1 == b.N }
-
 // AppendDelta tells a frontier by what it has that an earlier one had not, if that tells
 // it.
 func AppendDelta(b []byte, last, f Frontier) []byte {
-	var changed []Dot
-	for _, d := range f.upto {
-		if n := last.Upto(d.Origin); d.N > n {
-			changed = append(changed, Dot{d.Origin, d.N - n})
-		} else if d.N < n {
+	for i, d := range last.upto {
+		if f.uptoAt(i, d.Origin) < d.N {
 			return AppendFrontier(append(b, 0), f)
 		}
 	}
-	for _, d := range last.upto {
-		if f.Upto(d.Origin) == 0 {
-			return AppendFrontier(append(b, 0), f)
+	changed := 0
+	for i, d := range f.upto {
+		if d.N > last.uptoAt(i, d.Origin) {
+			changed++
 		}
 	}
-	return appendRuns(AppendDots(append(b, 1), changed), f.extra)
+	b = binary.AppendUvarint(append(b, 1), uint64(changed))
+	for i, d := range f.upto {
+		if n := d.N - last.uptoAt(i, d.Origin); n > 0 {
+			b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(d.Origin)), n)
+		}
+	}
+	return appendRuns(b, f.extra)
 }
 
 // AppendBytes appends bytes and how many they are.
@@ -125,6 +117,9 @@ func (r *Reader) Count() int {
 // Dots are what AppendDots has appended.
 func (r *Reader) Dots() (out []Dot) {
 	n := r.Count()
+	if n > 0 {
+		out = make([]Dot, 0, min(n, len(r.b)/2+1)) // each takes two bytes at least
+	}
 	for range n {
 		d := Dot{r.Origin(), r.Uint()}
 		if d.Origin == 0 || d.N == 0 {
@@ -143,19 +138,20 @@ func (r *Reader) Dots() (out []Dot) {
 const maxExtra = 1 << 18
 
 // runs are what appendRuns has appended.
-func (r *Reader) runs() (out []Dot) {
-	for range r.Count() {
-		d, more := Dot{r.Origin(), r.Uint()}, r.Uint()
-		if d.Origin == 0 || d.N == 0 || more >= maxExtra-uint64(min(len(out), maxExtra)) || d.N+more < d.N || len(out) > 0 && follows(out[len(out)-1], d) {
+func (r *Reader) runs() (out []run) {
+	n, dots := r.Count(), uint64(0)
+	if n > 0 {
+		out = make([]run, 0, min(n, len(r.b)/3+1))
+	}
+	for range n {
+		o, from, more := r.Origin(), r.Uint(), r.Uint()
+		if o == 0 || from == 0 || more >= maxExtra-min(dots, maxExtra) || from+more+1 < from {
 			r.Fail()
 		}
 		if r.bad {
 			return nil
 		}
-		out = slices.Grow(out, int(more)+1)
-		for i := range more + 1 {
-			out = append(out, Dot{d.Origin, d.N + i})
-		}
+		out, dots = append(out, run{o, from, from + more}), dots+more+1
 	}
 	return out
 }
@@ -168,12 +164,24 @@ func (r *Reader) Frontier() (f Frontier) {
 
 // valid is a frontier that is as all frontiers are, or a failure.
 func (r *Reader) valid(f Frontier) Frontier {
-	ok := slices.IsSortedFunc(f.upto, Dot.Compare) && slices.IsSortedFunc(f.extra, Dot.Compare)
+	ok, at := true, 0
 	for i, d := range f.upto {
-		ok = ok && (i == 0 || f.upto[i-1].Origin < d.Origin)
+		ok = ok && (i == 0 || f.upto[i-1].Origin < d.Origin) && d.N+1 > 0
 	}
-	for i, d := range f.extra {
-		ok = ok && (i == 0 || f.extra[i-1] != d) && d.N > f.Upto(d.Origin)+1 && f.Upto(d.Origin) < d.N
+	for i, e := range f.extra {
+		for at < len(f.upto) && f.upto[at].Origin < e.Origin {
+			at++
+		}
+		end := uint64(0) // of what is before it
+		switch {
+		case i > 0 && f.extra[i-1].Origin > e.Origin:
+			ok = false
+		case i > 0 && f.extra[i-1].Origin == e.Origin:
+			end = f.extra[i-1].To
+		case at < len(f.upto) && f.upto[at].Origin == e.Origin:
+			end = f.upto[at].N
+		}
+		ok = ok && e.From > end && e.From-end > 1
 	}
 	if !ok || r.bad {
 		r.Fail()
