@@ -27,27 +27,71 @@ func appendRuns(b []byte, runs []run) []byte {
 	return b
 }
 
+// How a frontier is told beside an earlier one.
+const (
+	told    byte = iota // in full
+	changed             // by what has changed
+	same                // it has not
+)
+
 // AppendDelta tells a frontier by what it has that an earlier one had not, if that tells
 // it.
 func AppendDelta(b []byte, last, f Frontier) []byte {
 	for i, d := range last.upto {
 		if f.uptoAt(i, d.Origin) < d.N {
-			return AppendFrontier(append(b, 0), f)
+			return AppendFrontier(append(b, told), f)
 		}
 	}
-	changed := 0
+	more := 0
 	for i, d := range f.upto {
 		if d.N > last.uptoAt(i, d.Origin) {
-			changed++
+			more++
 		}
 	}
-	b = binary.AppendUvarint(append(b, 1), uint64(changed))
+	if more == 0 && slices.Equal(f.extra, last.extra) {
+		return append(b, same)
+	}
+	b = binary.AppendUvarint(append(b, changed), uint64(more))
 	for i, d := range f.upto {
 		if n := d.N - last.uptoAt(i, d.Origin); n > 0 {
 			b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(d.Origin)), n)
 		}
 	}
-	return appendRuns(b, f.extra)
+	return appendEdits(b, last.extra, f.extra)
+}
+
+// appendEdits tells runs by those of earlier ones: again and again how many stay, how many
+// go, and what comes instead. After the last edit all stay.
+func appendEdits(b []byte, last, runs []run) []byte {
+	edits, end := 0, len(b)
+	for {
+		keep := 0
+		for keep < len(last) && keep < len(runs) && last[keep] == runs[keep] {
+			keep++
+		}
+		last, runs = last[keep:], runs[keep:]
+		if len(last)+len(runs) == 0 {
+			break
+		}
+		drop, add := 0, 0
+		for drop < len(last) || add < len(runs) {
+			if add == len(runs) || drop < len(last) && last[drop].before(runs[add]) {
+				drop++
+			} else if drop == len(last) || last[drop] != runs[add] {
+				add++
+			} else {
+				break
+			}
+		}
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(keep)), uint64(drop))
+		b = appendRuns(b, runs[:add])
+		last, runs = last[drop:], runs[add:]
+		edits++
+	}
+	if edits < 0x80 { // nearly always
+		return slices.Insert(b, end, byte(edits))
+	}
+	return slices.Insert(b, end, binary.AppendUvarint(nil, uint64(edits))...)
 }
 
 // AppendBytes appends bytes and how many they are.
@@ -137,34 +181,56 @@ func (r *Reader) Dots() (out []Dot) {
 // a few bytes could tell of more than memory holds.
 const maxExtra = 1 << 18
 
-// runs are what appendRuns has appended.
-func (r *Reader) runs() (out []run) {
-	n, dots := r.Count(), uint64(0)
-	if n > 0 {
+// runs are what appendRuns has appended, behind others.
+func (r *Reader) runs(out []run) []run {
+	n := r.Count()
+	if out == nil && n > 0 {
 		out = make([]run, 0, min(n, len(r.b)/3+1))
 	}
 	for range n {
 		o, from, more := r.Origin(), r.Uint(), r.Uint()
-		if o == 0 || from == 0 || more >= maxExtra-min(dots, maxExtra) || from+more+1 < from {
+		if o == 0 || from == 0 || from+more+1 < from {
 			r.Fail()
 		}
 		if r.bad {
 			return nil
 		}
-		out, dots = append(out, run{o, from, from + more}), dots+more+1
+		out = append(out, run{o, from, from + more})
+	}
+	return out
+}
+
+// edits are what appendEdits has appended, after the same last.
+func (r *Reader) edits(last []run) (out []run) {
+	n := r.Count()
+	if n == 0 {
+		return last
+	}
+	out = make([]run, 0, len(last)+min(n, len(r.b)/3+1))
+	for range n {
+		keep, drop := r.Uint(), r.Uint()
+		if keep > uint64(len(last)) || drop > uint64(len(last))-keep {
+			r.Fail()
+			return nil
+		}
+		out = r.runs(append(out, last[:keep]...))
+		last = last[keep+drop:]
+	}
+	if out = append(out, last...); len(out) == 0 {
+		return nil
 	}
 	return out
 }
 
 // Frontier is what AppendFrontier has appended.
 func (r *Reader) Frontier() (f Frontier) {
-	f.upto, f.extra = r.Dots(), r.runs()
+	f.upto, f.extra = r.Dots(), r.runs(nil)
 	return r.valid(f)
 }
 
 // valid is a frontier that is as all frontiers are, or a failure.
 func (r *Reader) valid(f Frontier) Frontier {
-	ok, at := true, 0
+	ok, at, dots := true, 0, uint64(0)
 	for i, d := range f.upto {
 		ok = ok && (i == 0 || f.upto[i-1].Origin < d.Origin) && d.N+1 > 0
 	}
@@ -181,7 +247,9 @@ func (r *Reader) valid(f Frontier) Frontier {
 		case at < len(f.upto) && f.upto[at].Origin == e.Origin:
 			end = f.upto[at].N
 		}
-		ok = ok && e.From > end && e.From-end > 1
+		more := e.To - e.From
+		ok = ok && e.From > end && e.From-end > 1 && more < maxExtra-min(dots, maxExtra)
+		dots += more + 1
 	}
 	if !ok || r.bad {
 		r.Fail()
@@ -193,18 +261,25 @@ func (r *Reader) valid(f Frontier) Frontier {
 // Delta is what AppendDelta has appended, after the same last.
 func (r *Reader) Delta(last Frontier) Frontier {
 	switch r.Byte() {
-	case 0:
+	case told:
 		return r.Frontier()
-	case 1:
+	case changed:
 		f := Frontier{upto: slices.Clone(last.upto)}
-		for _, d := range r.Dots() {
+		for range r.Count() {
+			d := Dot{r.Origin(), r.Uint()}
+			if r.bad || d.Origin == 0 || d.N == 0 {
+				r.Fail()
+				return Frontier{}
+			}
 			i := f.at(d.Origin)
 			if f.upto[i].N += d.N; f.upto[i].N < d.N {
 				r.Fail()
 			}
 		}
-		f.extra = r.runs()
+		f.extra = r.edits(last.extra)
 		return r.valid(f)
+	case same:
+		return last
 	}
 	r.Fail()
 	return Frontier{}

@@ -27,7 +27,7 @@ var meshes = []Sabotage{
 	{Name: "mesh: a connection reorders", File: "sim/meshring.go", Pkg: storms, Run: "TestMeshStorms",
 		Old: "		l.there = max(l.there, s.now+d)\n", New: "		l.there = s.now + d\n"},
 	{Name: "mesh: a gap counts as filled", File: "causal/dot/dot.go", Pkg: storms, Run: "TestMeshStorms",
-		Old: "	if d.N == f.Upto(d.Origin)+1 {", New: "	if d.N > f.Upto(d.Origin) {"},
+		Old: "	if d.N == n+1 {", New: "	if d.N > n {"},
 	{Name: "mesh: the last to arrive wins", File: "causal/mesh/integrate.go", Pkg: storms, Run: "TestMeshStorms",
 		Old: "	case stamp.Less(k.Stamp): // M9\n		s.retain(k, version{it, w.Dot})\n		return\n", New: ""},
 	{Name: "mesh: the floor is ignored", File: "causal/mesh/integrate.go", Pkg: storms, Run: "TestMeshStorms",
