@@ -155,7 +155,7 @@ func (s *Server) connect(next Member, view uint64) {
 	s.mu.Lock()
 	if s.ring.out == c { // else another view has said so
 		s.ring.out = nil
-		asked = s.step(mesh.Broken{}, nil)
+		asked = s.step(mesh.Broken{})
 	}
 	s.mu.Unlock()
 	s.spawn(asked)
@@ -186,7 +186,7 @@ func (s *Server) Accept(conn Conn) (deliver func(frame []byte)) {
 		if s.machine == nil {
 			c.send([]byte{frameAsk})
 		} else {
-			asked = s.step(mesh.Opened{View: view}, nil)
+			asked = s.step(mesh.Opened{View: view})
 		}
 		s.mu.Unlock()
 		if old != nil {
@@ -215,7 +215,7 @@ func (s *Server) arrived(c *stream, frame []byte) {
 func (s *Server) take(c *stream, frame []byte) (asked []mesh.Output, ok bool) {
 	switch {
 	case len(frame) == 1 && frame[0] == frameAsk && c == s.ring.out:
-		return s.step(mesh.Asked{View: s.view.Number}, nil), true
+		return s.step(mesh.Asked{View: s.view.Number}), true
 	case len(frame) == 0 || frame[0] != frameMessage:
 		return nil, false
 	}
@@ -232,7 +232,7 @@ func (s *Server) take(c *stream, frame []byte) (asked []mesh.Output, ok bool) {
 	case is:
 		s.begin(mesh.Options{Copy: &snap})
 		s.change()
-		return s.step(mesh.Opened{View: snap.View}, nil), true
+		return s.step(mesh.Opened{View: snap.View}), true
 	}
-	return s.step(mesh.Received{Message: m}, nil), true
+	return s.step(mesh.Received{Message: m}), true
 }

@@ -56,7 +56,8 @@ func (s sealer) seal(payload []byte) string {
 	if s.key != nil {
 		kind = tokenSealed
 	}
-	b := append(append([]byte{kind}, s.space[:]...), payload...)
+	b := append(make([]byte, 0, 1+len(s.space)+len(payload)+macBytes), kind)
+	b = append(append(b, s.space[:]...), payload...)
 	if s.key != nil {
 		b = append(b, s.mac(b)...)
 	}

@@ -99,6 +99,21 @@ func AppendBytes(b, v []byte) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(v))), v...)
 }
 
+// AppendString appends a text and its length.
+func AppendString(b []byte, v string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(v))), v...)
+}
+
+// AppendNamed appends the encoding of a dot and others, as AppendDots does of all.
+func AppendNamed(b []byte, d Dot, others []Dot) []byte {
+	b = binary.AppendUvarint(b, uint64(1+len(others)))
+	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(d.Origin)), d.N)
+	for _, d := range others {
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(d.Origin)), d.N)
+	}
+	return b
+}
+
 // Reader takes an encoding apart. Once it is bad, it is bad to the end, and returns zeros.
 type Reader struct {
 	b   []byte
@@ -159,22 +174,35 @@ func (r *Reader) Count() int {
 }
 
 // Dots are what AppendDots has appended.
-func (r *Reader) Dots() (out []Dot) {
-	n := r.Count()
+func (r *Reader) Dots() []Dot { return r.dots(r.Count()) }
+
+func (r *Reader) dots(n int) (out []Dot) {
 	if n > 0 {
 		out = make([]Dot, 0, min(n, len(r.b)/2+1)) // each takes two bytes at least
 	}
 	for range n {
-		d := Dot{r.Origin(), r.Uint()}
-		if d.Origin == 0 || d.N == 0 {
-			r.Fail()
-		}
+		d := r.dot()
 		if r.bad {
 			return nil
 		}
 		out = append(out, d)
 	}
 	return out
+}
+
+func (r *Reader) dot() Dot {
+	d := Dot{r.Origin(), r.Uint()}
+	if d.Origin == 0 || d.N == 0 {
+		r.Fail()
+	}
+	return d
+}
+
+// Named is what AppendNamed has appended.
+func (r *Reader) Named() (d Dot, others []Dot) {
+	n := r.Count()
+	d = r.dot()
+	return d, r.dots(n - 1)
 }
 
 // maxExtra bounds the dots above an origin's number that a set may have when it is read:
@@ -266,9 +294,8 @@ func (r *Reader) Delta(last Frontier) Frontier {
 	case changed:
 		f := Frontier{upto: slices.Clone(last.upto)}
 		for range r.Count() {
-			d := Dot{r.Origin(), r.Uint()}
-			if r.bad || d.Origin == 0 || d.N == 0 {
-				r.Fail()
+			d := r.dot()
+			if r.bad {
 				return Frontier{}
 			}
 			i := f.at(d.Origin)
@@ -286,9 +313,14 @@ func (r *Reader) Delta(last Frontier) Frontier {
 }
 
 // Bytes are what AppendBytes has appended.
-func (r *Reader) Bytes() []byte {
+func (r *Reader) Bytes() []byte { return slices.Clone(r.bytes()) }
+
+// String is what AppendString has appended.
+func (r *Reader) String() string { return string(r.bytes()) }
+
+func (r *Reader) bytes() []byte {
 	n := r.Count()
 	v := r.b[:n:n]
 	r.b = r.b[n:]
-	return slices.Clone(v)
+	return v
 }
