@@ -343,6 +343,9 @@ func (s *Server) beat() {
 	}
 }
 
+// answers are channels on which nothing is under way.
+var answers = sync.Pool{New: func() any { return make(chan answer, 1) }}
+
 // do does one operation of a session.
 func (s *Server) do(ctx context.Context, op func(op mesh.Op) mesh.Input) (mesh.Reply, error) {
 	if err := ctx.Err(); err != nil {
@@ -362,12 +365,13 @@ func (s *Server) do(ctx context.Context, op func(op mesh.Op) mesh.Input) (mesh.R
 		s.spawn(asked)
 		return got, outcome(got, nil)
 	}
-	ch := make(chan answer, 1)
+	ch := answers.Get().(chan answer)
 	s.waiting[id] = ch
 	s.mu.Unlock()
 	s.spawn(asked)
 	select {
-	case a := <-ch:
+	case a := <-ch: // there is no other
+		answers.Put(ch)
 		if a.err != nil && a.Op == 0 {
 			return mesh.Reply{}, a.err
 		}

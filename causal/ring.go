@@ -223,16 +223,22 @@ func (s *Server) take(c *stream, frame []byte) (asked []mesh.Output, ok bool) {
 	if err != nil {
 		return nil, false
 	}
-	snap, is := m.(mesh.Snapshot)
+	_, is := m.(mesh.Snapshot)
 	switch {
-	case is && s.machine != nil || !is && s.machine == nil: // of another time
-		return nil, true
-	case is && snap.View != s.view.Number: // another has to be asked
+	case is != (s.machine == nil): // of another time
 		return nil, true
 	case is:
-		s.begin(mesh.Options{Copy: &snap})
-		s.change()
-		return s.step(mesh.Opened{View: snap.View}), true
+		return s.copied(m.(mesh.Snapshot)), true
 	}
 	return s.step(mesh.Received{Message: m}), true
+}
+
+// copied begins with what the predecessor has.
+func (s *Server) copied(snap mesh.Snapshot) []mesh.Output {
+	if snap.View != s.view.Number { // another has to be asked
+		return nil
+	}
+	s.begin(mesh.Options{Copy: &snap})
+	s.change()
+	return s.step(mesh.Opened{View: snap.View})
 }
