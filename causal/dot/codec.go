@@ -34,17 +34,16 @@ const (
 	same                // it has not
 )
 
-// AppendDelta tells a frontier by what it has that an earlier one had not, if that tells
-// it.
+// AppendDelta tells a frontier by what differs from an earlier one, if that tells it.
 func AppendDelta(b []byte, last, f Frontier) []byte {
 	for i, d := range last.upto {
-		if f.uptoAt(i, d.Origin) < d.N {
+		if f.uptoAt(i, d.Origin) == 0 {
 			return AppendFrontier(append(b, told), f)
 		}
 	}
 	more := 0
 	for i, d := range f.upto {
-		if d.N > last.uptoAt(i, d.Origin) {
+		if d.N != last.uptoAt(i, d.Origin) {
 			more++
 		}
 	}
@@ -53,8 +52,8 @@ func AppendDelta(b []byte, last, f Frontier) []byte {
 	}
 	b = binary.AppendUvarint(append(b, changed), uint64(more))
 	for i, d := range f.upto {
-		if n := d.N - last.uptoAt(i, d.Origin); n > 0 {
-			b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(d.Origin)), n)
+		if n := d.N - last.uptoAt(i, d.Origin); n != 0 {
+			b = binary.AppendVarint(binary.AppendUvarint(b, uint64(d.Origin)), int64(n))
 		}
 	}
 	return appendEdits(b, last.extra, f.extra)
@@ -201,7 +200,9 @@ func (r *Reader) dot() Dot {
 // Named is what AppendNamed has appended.
 func (r *Reader) Named() (d Dot, others []Dot) {
 	n := r.Count()
-	d = r.dot()
+	if d = r.dot(); n == 0 {
+		r.Fail()
+	}
 	return d, r.dots(n - 1)
 }
 
@@ -299,7 +300,7 @@ func (r *Reader) Delta(last Frontier) Frontier {
 				return Frontier{}
 			}
 			i := f.at(d.Origin)
-			if f.upto[i].N += d.N; f.upto[i].N < d.N {
+			if f.upto[i].N += d.N>>1 ^ -(d.N & 1); f.upto[i].N == 0 { // as Varint has it: it may be less than it was
 				r.Fail()
 			}
 		}

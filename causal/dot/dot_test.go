@@ -67,6 +67,9 @@ func TestEncoding(t *testing.T) {
 			i := r.IntN(n)
 			f.extra = slices.Delete(f.extra, i, min(n, i+1+r.IntN(3)))
 		}
+		if n := len(f.upto); n > 0 && r.IntN(4) == 0 {
+			f.upto[r.IntN(n)].N = 1
+		}
 		if r.IntN(20) == 0 {
 			f = Frontier{}
 		}
