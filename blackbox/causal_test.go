@@ -42,13 +42,22 @@ type workflow struct {
 	last  []int
 }
 
+// clients are of all processes, whether they run or not.
+func (c *cluster) clients() (all []*redis.Client, done func()) {
+	for _, a := range c.addrs {
+		all = append(all, redis.NewClient(&redis.Options{Addr: a, MaxRetries: -1, PoolSize: 1, ReadTimeout: 3 * time.Second}))
+	}
+	return all, func() {
+		for _, c := range all {
+			c.Close()
+		}
+	}
+}
+
 // run goes on until stop is closed.
 func (w *workflow) run(stop chan struct{}) {
-	clients := make([]*redis.Client, len(w.f.c.addrs))
-	for i, a := range w.f.c.addrs {
-		clients[i] = redis.NewClient(&redis.Options{Addr: a, MaxRetries: -1, PoolSize: 1, ReadTimeout: 3 * time.Second})
-		defer clients[i].Close()
-	}
+	clients, done := w.f.c.clients()
+	defer done()
 	for {
 		select {
 		case <-stop:
@@ -184,7 +193,96 @@ func TestCausalCluster(t *testing.T) {
 	})
 }
 
-// The same with etcd, which elects who keeps the ring, and links that are cut, muted and slow.
+// Sets that grow at three processes while those are killed and stand still: what was
+// acknowledged is in the end in every set, at every node, and nobody sees one shrink.
+func TestMergingCluster(t *testing.T) {
+	c := gather(t, 3, "--lease", "1500ms", "--timeout", "4s", "--causal", "carts=union")
+	var mu sync.Mutex
+	acked := map[string]bool{}
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			clients, done := c.clients()
+			defer done()
+			r, token, has := rand.New(rand.NewPCG(uint64(i), 3)), "", map[string]bool{}
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				word := fmt.Sprintf("w%d.%d", i, n)
+				next, set, err := grow(clients[r.IntN(3)], token, word)
+				if err != nil { // it goes on elsewhere with what it knew
+					continue
+				}
+				for old := range has {
+					if !strings.Contains(set, `"`+old+`"`) {
+						t.Errorf("adder %d had seen %s, and reads %s", i, old, set)
+						return
+					}
+				}
+				token, has[word] = next, true
+				mu.Lock()
+				acked[word] = true
+				mu.Unlock()
+			}
+		})
+	}
+	more := func(n int) {
+		size := func() int { mu.Lock(); defer mu.Unlock(); return len(acked) }
+		n += size()
+		c.procs[0].eventually(func() bool { return size() >= n })
+	}
+	more(60)
+	_ = c.procs[2].ends(syscall.SIGKILL)
+	more(60)
+	c.restart(2)
+	more(40)
+	c.procs[1].signal(syscall.SIGSTOP)
+	more(40)
+	c.procs[1].signal(syscall.SIGCONT)
+	_ = c.procs[0].ends(syscall.SIGKILL)
+	c.restart(0)
+	more(40)
+	close(stop)
+	wg.Wait()
+	for i := range c.procs {
+		c.procs[0].eventually(func() bool {
+			_, set, err := grow(c.procs[i].client(0), "", "end")
+			missing := 0
+			for word := range acked {
+				if err != nil || !strings.Contains(set, `"`+word+`"`) {
+					missing++
+				}
+			}
+			return missing == 0
+		})
+	}
+	t.Logf("%d words, none lost", len(acked))
+}
+
+// grow adds a word to the set of a session, or of one that knows nothing, and reads it.
+func grow(c *redis.Client, token, word string) (next, set string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if token == "" {
+		if token, err = c.Do(ctx, "FR.BEGIN", "carts").Text(); err != nil {
+			return "", "", err
+		}
+	}
+	if token, err = c.Do(ctx, "FR.CSET", token, "cart", `["`+word+`"]`).Text(); err != nil {
+		return "", "", err
+	}
+	got, err := c.Do(ctx, "FR.CGET", token, "cart").Slice()
+	if err != nil {
+		return "", "", err
+	}
+	return got[0].(string), got[1].(string), nil
+}
+
+// TestCausalCluster with etcd, which elects who keeps the ring, and links that are cut, muted and slow.
 func TestCausalOnEtcd(t *testing.T) {
 	c, etcd := gatherOnEtcd(t, 0, "--lease", "2s", "--timeout", "4s")
 	c.reserve(3)

@@ -119,6 +119,9 @@ type Options struct {
 	// Versions is how many values of a key are kept for transactions, which begin again
 	// when theirs is gone. Default 8.
 	Versions int
+	// Concurrent keeps writes that were made out of each other's sight, for spaces with a
+	// merge function. Store.Keep has said so. Default: the larger stamp wins.
+	Concurrent bool
 	// Beat is how often the servers find out what all have received. Default 10 ms.
 	Beat time.Duration
 	// Timeout bounds each request to the store. Default 5 s.
@@ -251,6 +254,7 @@ func New(opt Options) (*Server, error) {
 // begin makes the machine.
 func (s *Server) begin(o mesh.Options) {
 	o.Self, o.View, o.Window, o.Keys, o.Waits, o.Versions = mesh.Origin(s.opt.Self), s.view.machine(), s.opt.Window, s.opt.Keys, s.opt.Waits, s.opt.Versions
+	o.Concurrent = s.opt.Concurrent
 	s.machine = mesh.New(o)
 }
 

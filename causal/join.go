@@ -18,6 +18,7 @@ import (
 // RingStore is what a Ring needs of a store, beyond what its servers do.
 type RingStore interface {
 	Store
+	Keep(ctx context.Context, concurrent bool) error
 	Begin(ctx context.Context, origin uint32) error
 	Largest(ctx context.Context) (uint64, error)
 }
@@ -248,7 +249,11 @@ func (r *Ring) begin(ctx context.Context, m *view.Member, v view.View, place int
 		defer cancel()
 		return do(ctx)
 	}
-	err := bounded(func(ctx context.Context) error { return opt.Store.(RingStore).Begin(ctx, origin) })
+	err := bounded(func(ctx context.Context) error { return r.opt.Store.Keep(ctx, opt.Concurrent) })
+	if err != nil {
+		return nil, err
+	}
+	err = bounded(func(ctx context.Context) error { return r.opt.Store.Begin(ctx, origin) })
 	if err != nil && !errors.Is(err, dotted.ErrBegun) { // then this is what an earlier attempt did
 		return nil, err
 	}

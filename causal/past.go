@@ -23,10 +23,16 @@ func (s *Server) past(ctx context.Context, m *mesh.Session, keys []string) (r me
 	}
 	r.Visible = m.Deps
 	var want []mesh.Dot
-	for _, row := range rows {
-		r.Items = append(r.Items, fromRow(row).Item)
-		if d := fromRow(row).Dot; d != (mesh.Dot{}) && !r.Visible.Covers(d) {
-			want = append(want, d)
+	for i, row := range rows {
+		is := fromRow(keys[i], row)
+		if s.opt.Concurrent {
+			is.Item = is.Item.Of(keys[i])
+		}
+		r.Items = append(r.Items, is.Item)
+		for _, d := range append(is.Dots(), is.Dot) {
+			if d != (mesh.Dot{}) && !r.Visible.Covers(d) {
+				want = append(want, d)
+			}
 		}
 	}
 	for len(want) > 0 { // the rows' writes, then what those name one by one
@@ -71,9 +77,16 @@ func (s *Server) journal(ctx context.Context, dots []mesh.Dot) (writes []*mesh.W
 	return writes, err
 }
 
-func fromRow(r dotted.Row) mesh.Row {
-	return mesh.Row{
+func fromRow(key string, r dotted.Row) mesh.Row {
+	row := mesh.Row{
 		Item: mesh.Item{Exists: r.Exists, Value: r.Value, Stamp: mesh.Stamp{Time: r.Stamp.Time, Origin: mesh.Origin(r.Stamp.Origin)}},
 		Dot:  mesh.Dot{Origin: mesh.Origin(r.Dot.Origin), N: r.Dot.N},
 	}
+	for _, v := range r.Among {
+		row.Among = append(row.Among, &mesh.Write{
+			Dot: mesh.Dot{Origin: mesh.Origin(v.Dot.Origin), N: v.Dot.N}, Stamp: mesh.Stamp{Time: v.Stamp.Time, Origin: mesh.Origin(v.Stamp.Origin)},
+			Muts: []mesh.Mut{{Key: key, Value: v.Value, Delete: !v.Exists, Beside: v.Dot != dotted.Dot{}}},
+		})
+	}
+	return row
 }

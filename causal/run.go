@@ -136,7 +136,7 @@ func (s *Server) load(ctx context.Context, out mesh.Load) (mesh.Input, error) {
 	if err != nil {
 		return mesh.Loaded{Call: out.Call, Status: mesh.Lost}, err
 	}
-	return mesh.Loaded{Call: out.Call, Row: fromRow(rows[0])}, nil
+	return mesh.Loaded{Call: out.Call, Row: fromRow(out.Key, rows[0])}, nil
 }
 
 func (s *Server) fetch(ctx context.Context, out mesh.Fetch) (mesh.Input, error) {
@@ -152,6 +152,9 @@ func (s *Server) persist(ctx context.Context, out mesh.Persist) (mesh.Input, err
 	muts := make([]dotted.Mutation, len(w.Muts))
 	for i, m := range w.Muts {
 		muts[i] = dotted.Mutation{Key: m.Key, Value: m.Value, Delete: m.Delete}
+		for _, d := range m.Over {
+			muts[i].Over = append(muts[i].Over, dotted.Dot{Origin: uint32(d.Origin), N: d.N})
+		}
 	}
 	err := s.opt.Store.Persist(ctx, dotted.Write{
 		Dot:   dotted.Dot{Origin: uint32(w.Dot.Origin), N: w.Dot.N},

@@ -20,6 +20,11 @@ type SpaceOptions[V any] struct {
 	// one if tokens pass through hands that you do not trust. Default: they are not
 	// authenticated.
 	Key []byte
+	// Merge makes one value of two that were written out of each other's sight; it must not
+	// change them, and be commutative, associative and idempotent: see CheckMerge. The
+	// servers keep such writes then: set Options.Concurrent. Default: the larger stamp wins,
+	// and the other write is lost.
+	Merge func(a, b V) V
 	// MaxToken is the size, in bytes, up to which a token carries values. A larger one
 	// carries names, which the next server looks up. Default 2 KiB.
 	MaxToken int
@@ -104,9 +109,18 @@ type Item[V any] struct {
 	Exists bool
 }
 
+// server finds the server, which must keep what the space merges.
+func (sp *Space[V]) server() (*Server, error) {
+	server, err := sp.at.Server()
+	if err == nil && server.opt.Concurrent != (sp.opt.Merge != nil) {
+		return nil, errSetting
+	}
+	return server, err
+}
+
 // recall finds the server, and has what the session knows by name only.
 func (s *Session[V]) recall(ctx context.Context) (*Server, error) {
-	server, err := s.sp.at.Server()
+	server, err := s.sp.server()
 	if err != nil || len(s.m.Bare) == 0 {
 		return server, err
 	}
@@ -139,7 +153,7 @@ func (s *Session[V]) read(ctx context.Context, in func(op mesh.Op) mesh.Input, k
 	if !errors.Is(err, ErrBehind) && !errors.Is(err, ErrOver) {
 		return items, err
 	}
-	server, e := s.sp.at.Server()
+	server, e := s.sp.server()
 	if e != nil {
 		return nil, e
 	}
@@ -150,8 +164,12 @@ func (s *Session[V]) read(ctx context.Context, in func(op mesh.Op) mesh.Input, k
 	return s.m.Took(r, keys...), nil
 }
 
+// decode is what a session sees of a key. An error of ErrUnlawful comes with the value.
 func (sp *Space[V]) decode(key string, it mesh.Item) (out Item[V], err error) {
-	if !it.Exists {
+	switch {
+	case sp.opt.Merge != nil:
+		return sp.fold(key, it)
+	case !it.Exists:
 		return out, nil
 	}
 	if out.Value, err = sp.opt.Codec.Decode(it.Value); err != nil {
@@ -176,6 +194,14 @@ func (s *Session[V]) Get(ctx context.Context, key string) (V, bool, error) {
 	return it.Value, it.Exists, err
 }
 
+func (sp *Space[V]) encode(key string, value V) ([]byte, error) {
+	b, err := sp.opt.Codec.Append(nil, value)
+	if err != nil {
+		return nil, fmt.Errorf("causal: the value of %q cannot be encoded, nothing was written: %w", key, err)
+	}
+	return b, nil
+}
+
 // GetMany returns several keys as of one causal cut: an effect is not there without its
 // causes.
 func (s *Session[V]) GetMany(ctx context.Context, keys ...string) ([]Item[V], error) {
@@ -188,25 +214,35 @@ func (s *Session[V]) GetMany(ctx context.Context, keys ...string) ([]Item[V], er
 	}
 	out := make([]Item[V], len(keys))
 	for i, it := range items {
-		if out[i], err = s.sp.decode(keys[i], it); err != nil {
-			return nil, err
+		var e error
+		if out[i], e = s.sp.decode(keys[i], it); e != nil && !errors.Is(e, ErrUnlawful) {
+			return nil, e
 		}
+		err = errors.Join(err, e)
 	}
-	return out, nil
+	return out, err
 }
 
 // Set sets key to value. A nil error means that the store has it, and that the session,
-// and whoever it tells, will see it or what replaced it.
+// and whoever it tells, will see it or what replaced it. Where the space has a merge
+// function, value is merged with what the session sees: see Update for replacing it.
 func (s *Session[V]) Set(ctx context.Context, key string, value V) error {
-	b, err := s.sp.opt.Codec.Append(nil, value)
+	if s.sp.opt.Merge != nil {
+		return s.join(ctx, key, value)
+	}
+	b, err := s.sp.encode(key, value)
 	if err != nil {
-		return fmt.Errorf("causal: the value of %q cannot be encoded, nothing was written: %w", key, err)
+		return err
 	}
 	return s.put(ctx, mesh.Mut{Key: key, Value: b})
 }
 
-// Delete removes key, whether or not it exists.
+// Delete removes key, whether or not it exists. Where the space has a merge function, what
+// others write at the same time stays.
 func (s *Session[V]) Delete(ctx context.Context, key string) error {
+	if s.sp.opt.Merge != nil {
+		return s.remove(ctx, key)
+	}
 	return s.put(ctx, mesh.Mut{Key: key, Delete: true})
 }
 

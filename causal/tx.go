@@ -99,6 +99,9 @@ func (t *Tx[V]) Join(f *Tx[V]) error {
 	if f.sp.txs.space != t.sp.txs.space || !f.m.Branch || t.m.Open == 0 || !f.m.At.Set.Equal(t.m.At.Set) {
 		return ErrNotBranch
 	}
+	if err := t.reconcile(f); err != nil {
+		return err
+	}
 	t.m.Join(f.m)
 	return nil
 }
@@ -119,7 +122,24 @@ func (t *Tx[V]) GetMany(ctx context.Context, keys ...string) ([]Item[V], error) 
 	if err := valid(keys...); err != nil || len(keys) == 0 {
 		return nil, err
 	}
-	server, err := t.sp.at.Server()
+	items, err := t.look(ctx, keys...)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Item[V], len(keys))
+	for i, it := range items {
+		var e error
+		if out[i], e = t.decode(keys[i], it); e != nil && !errors.Is(e, ErrUnlawful) {
+			return nil, e
+		}
+		err = errors.Join(err, e)
+	}
+	return out, err
+}
+
+// look is what the snapshot has of keys, under what the transaction is to write.
+func (t *Tx[V]) look(ctx context.Context, keys ...string) ([]mesh.Item, error) {
+	server, err := t.sp.server()
 	if err != nil {
 		return nil, err
 	}
@@ -128,25 +148,34 @@ func (t *Tx[V]) GetMany(ctx context.Context, keys ...string) ([]Item[V], error) 
 		return nil, err
 	}
 	items, _ := t.m.Looked(r, keys...)
-	out := make([]Item[V], len(keys))
-	for i, it := range items {
-		if out[i], err = t.sp.decode(keys[i], it); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
+	return items, nil
 }
 
-// Set has the commit set key to value.
+// Set has the commit set key to value; where the space has a merge function, to what that
+// makes of value and the snapshot's.
 func (t *Tx[V]) Set(key string, value V) error {
-	b, err := t.sp.opt.Codec.Append(nil, value)
-	if err != nil {
-		return fmt.Errorf("causal: the value of %q cannot be encoded: %w", key, err)
-	}
 	if err := valid(key); err != nil {
 		return err
 	}
-	t.m.Set(mesh.Mut{Key: key, Value: b})
+	m := mesh.Mut{Key: key}
+	if was := t.buffered(key); was != nil && t.sp.opt.Merge != nil {
+		m.Beside = was.Beside || was.Delete
+		if !was.Delete {
+			old, err := t.sp.opt.Codec.Decode(was.Value)
+			if err == nil {
+				value, err = t.sp.merged(key, old, value)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	b, err := t.sp.encode(key, value)
+	if err != nil {
+		return err
+	}
+	m.Value = b
+	t.m.Set(m)
 	return nil
 }
 
@@ -178,7 +207,11 @@ func (t *Tx[V]) Commit(ctx context.Context) (*Session[V], error) {
 	if len(t.m.Buffer) == 0 {
 		return s, nil
 	}
-	server, err := t.sp.at.Server()
+	if err := t.settle(ctx); err != nil {
+		return nil, err
+	}
+	m = t.m.Session // with what was read to settle
+	server, err := t.sp.server()
 	if err != nil {
 		return nil, err
 	}

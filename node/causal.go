@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +28,7 @@ import (
 type causalSpace struct {
 	name     string
 	versions int
+	merge    func(a, b []byte) []byte // nil: the larger stamp wins
 	store    causal.RingStore
 	host     string
 	coord    coordinator    // nil if the keeper is in another process
@@ -41,40 +43,44 @@ type causalNode struct {
 	space *causal.Space[[]byte]
 }
 
+// merges are the merge functions that --causal and --tcc know by name.
+var merges = map[string]func(a, b []byte) []byte{"max": causal.MergeMax, "union": causal.MergeUnion}
+
 // spacesOf reads --causal and --tcc.
-func (c *Config) spacesOf() (names []string, versions map[string]int, err error) {
-	versions = map[string]int{}
+func (c *Config) spacesOf() (spaces []*causalSpace, err error) {
 	for i, list := range []string{c.Causal, c.TCC} {
-		for _, name := range strings.Split(list, ",") {
-			name = strings.TrimSpace(name)
+		for _, text := range strings.Split(list, ",") {
+			name, merge, merging := strings.Cut(strings.TrimSpace(text), "=")
 			switch {
-			case name == "":
+			case name == "" && !merging:
 				continue
-			case len(name) > 100 || strings.ContainsAny(name, "/ \r\n\\"):
-				return nil, nil, fmt.Errorf("--causal and --tcc name spaces with up to 100 bytes and no slash or space in them, not %.110q", name)
-			case versions[name] > 0:
-				return nil, nil, fmt.Errorf("--causal and --tcc name the space %s twice", name)
+			case name == "" || len(name) > 100 || strings.ContainsAny(name, "/ \r\n\\"):
+				return nil, fmt.Errorf("--causal and --tcc name spaces with up to 100 bytes and no slash or space in them, not %.110q", name)
+			case slices.ContainsFunc(spaces, func(s *causalSpace) bool { return s.name == name }):
+				return nil, fmt.Errorf("--causal and --tcc name the space %s twice", name)
+			case merging && merges[merge] == nil:
+				return nil, fmt.Errorf("--causal and --tcc know no merge function %.110q for %s; there are max and union, or none", merge, name)
 			}
-			names, versions[name] = append(names, name), 1+7*i
+			spaces = append(spaces, &causalSpace{name: name, versions: 1 + 7*i, merge: merges[merge]})
 		}
 	}
-	if k := c.kind(); len(names) > 0 && k != "pebble" && k != "memory" && k != "postgres" {
-		return nil, nil, errors.New("--causal and --tcc keep their rows in pebble:, memory: or postgres://, no other store")
+	if k := c.kind(); len(spaces) > 0 && k != "pebble" && k != "memory" && k != "postgres" {
+		return nil, errors.New("--causal and --tcc keep their rows in pebble:, memory: or postgres://, no other store")
 	}
-	return names, versions, nil
+	return spaces, nil
 }
 
 // openCausal opens the spaces, and keeps who is in their rings if this process coordinates.
 func (p *Process) openCausal() error {
-	names, versions, _ := p.cfg.spacesOf() // it was checked
-	for _, name := range names {
-		s := &causalSpace{name: name, versions: versions[name], host: p.host, home: p.home}
+	spaces, _ := p.cfg.spacesOf() // it was checked
+	for _, s := range spaces {
+		s.host, s.home = p.host, p.home
 		var err error
-		if s.store, err = p.causalStore(name); err == nil {
+		if s.store, err = p.causalStore(s); err == nil {
 			err = p.coordinateCausal(s)
 		}
 		if err != nil {
-			return fmt.Errorf("the space %s: %w", name, err)
+			return fmt.Errorf("the space %s: %w", s.name, err)
 		}
 		p.causal = append(p.causal, s)
 		if s.coord != nil {
@@ -84,14 +90,21 @@ func (p *Process) openCausal() error {
 	return nil
 }
 
-func (p *Process) causalStore(name string) (causal.RingStore, error) {
+func (p *Process) causalStore(of *causalSpace) (rows causal.RingStore, err error) {
 	switch s := p.store.(type) {
 	case *pebble.Store:
-		return s.Dotted(name)
+		rows, err = s.Dotted(of.name)
 	case *postgres.Store:
-		return s.Dotted(name)
+		rows, err = s.Dotted(of.name)
+	default:
+		rows = memory.NewDotted(memory.Options{})
 	}
-	return memory.NewDotted(memory.Options{}), nil
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	return rows, rows.Keep(ctx, of.merge != nil)
 }
 
 // coordinateCausal opens the coordinator of a space's ring, beside that of the assigner.
@@ -138,7 +151,7 @@ func (n *Node) joinRings() error {
 		c.ring, err = causal.JoinRing(causal.RingOptions{
 			Store: s.store, Addr: n.addr, Host: s.host, Clock: n.p.clock, Beat: min(n.p.cfg.Lease/10, 200*time.Millisecond),
 			Ask:    func(ctx context.Context, request []byte) ([]byte, error) { return n.askKeeper(ctx, s, request) },
-			Server: causal.Options{Dial: c.dialer(n), Timeout: n.p.cfg.Timeout, Versions: s.versions, Keys: n.p.cfg.CausalKeys, Recorder: n.m.causal(s.name), Logger: n.p.log},
+			Server: causal.Options{Dial: c.dialer(n), Timeout: n.p.cfg.Timeout, Versions: s.versions, Concurrent: s.merge != nil, Keys: n.p.cfg.CausalKeys, Recorder: n.m.causal(s.name), Logger: n.p.log},
 		})
 		if err != nil {
 			return err
@@ -147,7 +160,7 @@ func (n *Node) joinRings() error {
 		if key == "" {
 			key = n.p.cfg.Password
 		}
-		c.space, err = causal.NewSpace(c.ring, causal.SpaceOptions[[]byte]{Codec: codec.Bytes(), Name: n.p.cluster + "/" + s.name, Key: []byte(key)})
+		c.space, err = causal.NewSpace(c.ring, causal.SpaceOptions[[]byte]{Codec: codec.Bytes(), Merge: s.merge, Name: n.p.cluster + "/" + s.name, Key: []byte(key)})
 		if err != nil {
 			return err
 		}

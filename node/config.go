@@ -101,7 +101,7 @@ func (c *Config) Check() error {
 	add(c.MaxConns < 1, "--max-conns %d is not positive", c.MaxConns)
 	add(c.TrackingKeys < 1, "--tracking-keys %d is not positive", c.TrackingKeys)
 	add(c.CausalKeys < 1, "--causal-keys %d is not positive", c.CausalKeys)
-	_, _, err = c.spacesOf()
+	_, err = c.spacesOf()
 	add(err != nil, "%v", err)
 	add(c.ReplicateAt < 0, "--replicate-above %d is negative; 0 replicates no key by itself", c.ReplicateAt)
 	add(c.MaxReplicas < 1 || c.MaxReplicas > 63, "--max-replicas %d is not between 1 and 63", c.MaxReplicas)

@@ -16,12 +16,12 @@ var causalCommands = []resp.Command{
 	{Name: "fr.begin", Arity: 2, Flags: []string{"fast"}, Group: "freshet", Summary: "FR.BEGIN space: answers the token of a session that knows nothing.", Since: "0.1.0"},
 	{Name: "fr.cget", Arity: 3, Flags: []string{"readonly", "fast"}, FirstKey: 2, LastKey: 2, Step: 1, Group: "freshet", Summary: "FR.CGET token key: answers the next token, and the value as the session sees it.", Since: "0.1.0"},
 	{Name: "fr.cmget", Arity: -3, Flags: []string{"readonly", "fast"}, FirstKey: 2, LastKey: -1, Step: 1, Group: "freshet", Summary: "FR.CMGET token key...: answers the next token, and the values from one causal cut.", Since: "0.1.0"},
-	{Name: "fr.cset", Arity: 4, Flags: []string{"write", "denyoom"}, FirstKey: 2, LastKey: 2, Step: 1, Group: "freshet", Summary: "FR.CSET token key value: sets a key and answers the next token.", Since: "0.1.0"},
+	{Name: "fr.cset", Arity: -4, Flags: []string{"write", "denyoom"}, FirstKey: 2, LastKey: 2, Step: 1, Group: "freshet", Summary: "FR.CSET token key value [REPLACE]: sets a key and answers the next token. Where the space merges, the value is merged with what the session sees, or replaces that.", Since: "0.1.0"},
 	{Name: "fr.cdel", Arity: 3, Flags: []string{"write"}, FirstKey: 2, LastKey: 2, Step: 1, Group: "freshet", Summary: "FR.CDEL token key: removes a key and answers the next token.", Since: "0.1.0"},
 	{Name: "fr.cjoin", Arity: -3, Flags: []string{"fast"}, Group: "freshet", Summary: "FR.CJOIN token token...: answers the token of a session that knows what all of them know.", Since: "0.1.0"},
 	{Name: "fr.tbegin", Arity: 2, Flags: []string{"fast"}, Group: "freshet", Summary: "FR.TBEGIN token: answers the token of a transaction of a session.", Since: "0.1.0"},
 	{Name: "fr.tmget", Arity: -3, Flags: []string{"readonly", "fast"}, FirstKey: 2, LastKey: -1, Step: 1, Group: "freshet", Summary: "FR.TMGET tx key...: answers the transaction's next token, and values from its snapshot; STALE if that is gone: begin again.", Since: "0.1.0"},
-	{Name: "fr.tset", Arity: 4, Flags: []string{"write", "denyoom"}, FirstKey: 2, LastKey: 2, Step: 1, Group: "freshet", Summary: "FR.TSET tx key value: has the commit set a key, and answers the transaction's next token.", Since: "0.1.0"},
+	{Name: "fr.tset", Arity: -4, Flags: []string{"write", "denyoom"}, FirstKey: 2, LastKey: 2, Step: 1, Group: "freshet", Summary: "FR.TSET tx key value [REPLACE]: has the commit set a key, and answers the transaction's next token.", Since: "0.1.0"},
 	{Name: "fr.tdel", Arity: 3, Flags: []string{"write"}, FirstKey: 2, LastKey: 2, Step: 1, Group: "freshet", Summary: "FR.TDEL tx key: has the commit remove a key, and answers the transaction's next token.", Since: "0.1.0"},
 	{Name: "fr.tfork", Arity: 2, Flags: []string{"fast"}, Group: "freshet", Summary: "FR.TFORK tx: answers the transaction's next token, and that of a branch.", Since: "0.1.0"},
 	{Name: "fr.tjoin", Arity: 3, Flags: []string{"fast"}, Group: "freshet", Summary: "FR.TJOIN tx branch: answers the transaction's next token, with what the branch has read and is to write.", Since: "0.1.0"},
@@ -152,8 +152,16 @@ var sessionCommands = map[string]workflowCommand{
 		if err == nil && len(args[3]) > n.p.cfg.MaxValue {
 			return errLong
 		}
+		replace := false
 		if err == nil {
-			err = s.Set(ctx, string(args[2]), append([]byte{}, args[3]...))
+			replace, err = replaces(args[4:])
+		}
+		switch value := append([]byte{}, args[3]...); {
+		case err != nil:
+		case replace:
+			err = s.Update(ctx, string(args[2]), func([]byte, bool) ([]byte, error) { return value, nil })
+		default:
+			err = s.Set(ctx, string(args[2]), value)
 		}
 		if err != nil {
 			return err
@@ -218,13 +226,21 @@ var txCommands = map[string]workflowCommand{
 		bulks(w, items)
 		return err
 	},
-	"fr.tset": func(n *Node, _ context.Context, args [][]byte, w *resp.Writer) error {
+	"fr.tset": func(n *Node, ctx context.Context, args [][]byte, w *resp.Writer) error {
 		t, err := n.txOf(args[1])
 		if err == nil && len(args[3]) > n.p.cfg.MaxValue {
 			return errLong
 		}
+		replace := false
 		if err == nil {
-			err = t.Set(string(args[2]), append([]byte{}, args[3]...))
+			replace, err = replaces(args[4:])
+		}
+		switch value := append([]byte{}, args[3]...); {
+		case err != nil:
+		case replace:
+			err = t.Update(ctx, string(args[2]), func([]byte, bool) ([]byte, error) { return value, nil })
+		default:
+			err = t.Set(string(args[2]), value)
 		}
 		if err != nil {
 			return err
@@ -275,6 +291,17 @@ var txCommands = map[string]workflowCommand{
 		}
 		return tell(w, s)
 	},
+}
+
+// replaces reads what follows a value.
+func replaces(args [][]byte) (bool, error) {
+	switch {
+	case len(args) == 0:
+		return false, nil
+	case len(args) == 1 && strings.EqualFold(string(args[0]), "replace"):
+		return true, nil
+	}
+	return false, errors.New("after the value there may be REPLACE, nothing else")
 }
 
 // tell writes a token.

@@ -1,11 +1,13 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/freshet-cache/freshet/resp"
+	"github.com/freshet-cache/freshet/store/dotted"
 )
 
 // causalNodes starts nodes with a causal space and one for transactions, and waits until all
@@ -138,6 +140,76 @@ func TestWorkflowMistakes(t *testing.T) {
 		cfg.Store = "memory:"
 		if bad(&cfg); cfg.Check() == nil {
 			t.Errorf("%+v is taken", cfg)
+		}
+	}
+}
+
+// What is written at the same time is merged by the space's function, what is seen is
+// replaced on request, and a space goes on as it was begun.
+func TestMergingSpaces(t *testing.T) {
+	dir := t.TempDir()
+	p := start(t, func(c *Config) {
+		c.Nodes, c.Store, c.Data, c.Causal, c.TCC = 2, "pebble:", dir, "carts=union", "tops=max"
+	})
+	a, b := dial(t, p.nodes[0].addr), dial(t, p.nodes[1].addr)
+	for _, c := range []*wire{a, b} {
+		for kind := byte(0); kind != '*'; {
+			kind = c.do("FR.CGET", token(t, c.do("FR.BEGIN", "carts")), "k").Kind
+		}
+		for kind := byte(0); kind != '*'; {
+			kind = c.do("FR.CGET", token(t, c.do("FR.BEGIN", "tops")), "k").Kind
+		}
+	}
+	one := token(t, a.do("FR.CSET", token(t, a.do("FR.BEGIN", "carts")), "cart", `["apple"]`))
+	two := token(t, b.do("FR.CSET", token(t, b.do("FR.BEGIN", "carts")), "cart", `["bread"]`))
+	both := token(t, a.do("FR.CJOIN", one, two))
+	if v := b.do("FR.CGET", both, "cart"); v.Elems[1].Text != `["apple","bread"]` {
+		t.Fatal(v)
+	}
+	both = token(t, b.do("FR.CSET", token(t, b.do("FR.CGET", both, "cart")), "cart", `["bread"]`, "replace"))
+	both = token(t, a.do("FR.CSET", both, "cart", `["cheese"]`))
+	if v := b.do("FR.CGET", both, "cart"); v.Elems[1].Text != `["bread","cheese"]` {
+		t.Fatal(v)
+	}
+	if v := a.do("FR.CSET", both, "cart", "x", "whatever"); !strings.Contains(v.Text, "REPLACE") {
+		t.Error(v)
+	}
+	s := token(t, a.do("FR.CSET", token(t, a.do("FR.BEGIN", "tops")), "n", "10"))
+	tx := token(t, a.do("FR.TSET", token(t, b.do("FR.TBEGIN", s)), "n", "9"))
+	tx = token(t, b.do("FR.TSET", tx, "m", "1"))
+	s = token(t, a.do("FR.TCOMMIT", token(t, a.do("FR.TSET", tx, "m", "0", "REPLACE"))))
+	if v := b.do("FR.CMGET", s, "n", "m"); v.Elems[1].Elems[0].Text != "10" || v.Elems[1].Elems[1].Text != "0" {
+		t.Error(v)
+	}
+}
+
+// A space that merges is not opened as one that does not.
+func TestSpaceGoesOnAsItWasBegun(t *testing.T) {
+	cfg := Defaults()
+	cfg.Listen, cfg.Admin, cfg.Data, cfg.Causal = "127.0.0.1:0", "127.0.0.1:0", t.TempDir(), "carts=union"
+	for _, x := range []struct {
+		spaces string
+		want   error
+	}{{"carts=union", nil}, {"carts", dotted.ErrKept}, {"carts=max", nil}} {
+		cfg.Causal = x.spaces
+		p, err := Start(cfg)
+		if !errors.Is(err, x.want) {
+			t.Errorf("%s: %v", x.spaces, err)
+		}
+		if err == nil {
+			if err := p.Stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+func TestSpacesThatCannotBe(t *testing.T) {
+	for text, spaces := range map[string]string{"no merge function": "carts=concat", "up to 100 bytes": "=max", "twice": "a=max,a"} {
+		c := Defaults()
+		c.Causal = spaces
+		if _, err := c.spacesOf(); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v", spaces, err)
 		}
 	}
 }

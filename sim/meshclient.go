@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/freshet-cache/freshet/causal/mesh"
@@ -69,6 +70,9 @@ func (s *meshStorm) act(c *meshClient) {
 		case n < 66:
 			m.Value = append([]byte("!"), m.Value...)
 		}
+		for i := range muts { // what it saw last, however long ago
+			muts[i].Over = c.saw[muts[i].Key]
+		}
 		s.call(c, &meshCall{muts: muts}, func(op mesh.Op) mesh.Input { return c.session.Put(op, muts...) })
 	}
 }
@@ -80,7 +84,7 @@ func (s *meshStorm) branch(c *meshClient) {
 	switch o := s.clients[r.IntN(len(s.clients))]; {
 	case r.IntN(3) == 0 && len(s.clients) < 40:
 		s.sometimes("a fork")
-		f := &meshClient{name: fmt.Sprint("c", len(s.clients)), session: c.session.Fork(), last: c.last, at: c.at}
+		f := &meshClient{name: fmt.Sprint("c", len(s.clients)), session: c.session.Fork(), last: c.last, at: c.at, saw: maps.Clone(c.saw)}
 		s.clients = append(s.clients, f)
 		s.think(f)
 	case o != c && !o.busy && !o.gone && r.IntN(2) == 0:
@@ -102,7 +106,7 @@ func (s *meshStorm) branch(c *meshClient) {
 		s.acts = append(s.acts, a)
 	case r.IntN(4) == 0: // the client forgets who it was; what it had asked for goes on
 		s.sometimes("a client crashes")
-		c.session, c.last = &mesh.Session{}, -1
+		c.session, c.last, c.saw = &mesh.Session{}, -1, nil
 	}
 }
 
@@ -150,6 +154,7 @@ func (s *meshStorm) replied(r mesh.Reply) {
 	}
 
 	delete(s.open, r.Op)
+	call.view = call.server.m.View()
 	s.after(spread(s.rng("net of clients"), s.cfg.Delay/10), func() { s.told(call, r) })
 }
 
@@ -199,10 +204,29 @@ func (s *meshStorm) told(call *meshCall, r mesh.Reply) {
 	if len(call.keys) == 0 && len(c.session.Bare) > 0 {
 		s.fail(fmt.Errorf("%s is not told what it carries: %v", c.name, c.session))
 	}
+	s.remain(c, call, items)
 	a := check.Act{Session: c.name, After: after, Reads: cells(call.keys, items)}
 	c.last = len(s.acts)
 	s.acts = append(s.acts, a)
 	s.think(c)
+}
+
+// remain judges what a session was told, where concurrent writes are kept: what remains of
+// all that it knows of.
+func (s *meshStorm) remain(c *meshClient, call *meshCall, items []mesh.Item) {
+	for i, k := range call.keys {
+		if !s.cfg.Concurrent {
+			return
+		}
+		if len(items[i].Among) > 1 {
+			s.sometimes("concurrent writes are read")
+		}
+		if c.saw == nil {
+			c.saw = map[string][]mesh.Dot{}
+		}
+		c.saw[k] = items[i].Dots()
+		s.fail(s.store.Same(k, items[i], func(d mesh.Dot) bool { return c.session.Knows(d) || call.view.Retired(d.Origin) }))
+	}
 }
 
 // cells are what was read, for the histories.

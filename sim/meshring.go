@@ -188,7 +188,9 @@ func (s *meshStorm) joined(n *meshNode, b []byte) {
 		s.sometimes("a snapshot comes too late")
 		return
 	}
-	n.m = mesh.New(mesh.Options{Self: n.origin, View: s.view, Copy: &c, Window: s.cfg.Window, Keys: s.cfg.Capacity, Versions: s.cfg.Versions, Waits: s.cfg.Waits})
+	opt := s.options(n.origin)
+	opt.Copy = &c
+	n.m = mesh.New(opt)
 	n.m.Check()
 	s.checkRing()
 	s.enter(n)

@@ -21,12 +21,19 @@ type MeshStore struct {
 	byKey   map[string][]*mesh.Write
 	outside map[string]mesh.Item
 	horizon uint64
+	among   map[string][]*mesh.Write // the rows, if concurrent writes are kept
 }
 
 // NewMeshStore returns a store without rows.
 func NewMeshStore() *MeshStore {
 	return &MeshStore{rows: map[string]mesh.Row{}, journal: map[mesh.Dot]*mesh.Write{}, settled: map[mesh.Origin]uint64{},
 		fenced: map[mesh.Origin]bool{}, truth: map[mesh.Dot]*mesh.Write{}, byKey: map[string][]*mesh.Write{}, outside: map[string]mesh.Item{}}
+}
+
+// Concurrent lets the rows keep writes of which neither knew of the other.
+func (s *MeshStore) Concurrent() *MeshStore {
+	s.among = map[string][]*mesh.Write{}
+	return s
 }
 
 // Persist commits a write, once. Values that begin with "!" are refused.
@@ -42,6 +49,9 @@ func (s *MeshStore) Persist(w *mesh.Write) mesh.Status {
 	s.journal[w.Dot], s.truth[w.Dot] = w, w
 	for _, m := range w.Muts {
 		s.byKey[m.Key] = append(s.byKey[m.Key], w)
+		if s.among != nil {
+			s.keep(m.Key, w)
+		}
 		if s.rows[m.Key].Stamp.Less(w.Stamp) {
 			s.rows[m.Key] = mesh.Row{Item: mesh.Item{Exists: !m.Delete, Value: m.Value, Stamp: w.Stamp}, Dot: w.Dot}
 		}
@@ -57,6 +67,9 @@ func (s *MeshStore) Outside(key, value string, time uint64) {
 
 // Load is the row of a key.
 func (s *MeshStore) Load(key string) mesh.Row {
+	if s.among != nil {
+		return s.rowOf(key)
+	}
 	if r, ok := s.rows[key]; ok {
 		return r
 	}
@@ -100,6 +113,9 @@ func (s *MeshStore) Left() (settled mesh.Frontier, floor mesh.Stamp) {
 func (s *MeshStore) Bury(before uint64) {
 	s.horizon = max(s.horizon, before)
 	maps.DeleteFunc(s.rows, func(_ string, r mesh.Row) bool { return !r.Exists && r.Stamp.Time < before })
+	for key, row := range s.among { // in any order: each is its own
+		s.among[key] = slices.DeleteFunc(row, func(w *mesh.Write) bool { return w.Muts[0].Delete && w.Stamp.Time < before })
+	}
 }
 
 // Recover lets nothing of lives be committed any more, and is what their journals have.
@@ -138,6 +154,12 @@ func (s *MeshStore) Judge(m *mesh.Server) error {
 	for key, writes := range s.byKey {
 		got, ok := m.Peek(key)
 		if !ok {
+			continue
+		}
+		if s.among != nil {
+			if err := s.Same(key, got, m.Shows); err != nil {
+				return fmt.Errorf("in memory, %w", err)
+			}
 			continue
 		}
 		want := s.newest(key, writes, m)
@@ -186,6 +208,19 @@ func (s *MeshStore) newest(key string, writes []*mesh.Write, m *mesh.Server) (it
 
 // Agree compares a server at rest with the store.
 func (s *MeshStore) Agree(m *mesh.Server) error {
+	for key := range s.among {
+		if got, ok := m.Peek(key); ok {
+			in := func(d mesh.Dot) bool {
+				return slices.ContainsFunc(s.among[key], func(w *mesh.Write) bool { return w.Dot == d })
+			}
+			if err := s.Same(key, got, in); err != nil {
+				return fmt.Errorf("all is at rest: %w", err)
+			}
+		}
+	}
+	if s.among != nil {
+		return nil
+	}
 	for key, r := range s.rows {
 		if got, ok := m.Peek(key); ok && (got.Exists != r.Exists || got.Exists && !bytes.Equal(got.Value, r.Value)) {
 			return fmt.Errorf("all is at rest, and %s is %v in memory and %v in the store", key, got, r.Item)
@@ -201,7 +236,14 @@ func (s *MeshStore) Journal() int { return len(s.journal) }
 func (s *MeshStore) Dump() string {
 	var b strings.Builder
 	for _, k := range slices.Sorted(maps.Keys(s.rows)) {
-		fmt.Fprintf(&b, "row %s = %v %v\n", k, s.rows[k].Item, s.rows[k].Dot)
+		if s.among == nil {
+			fmt.Fprintf(&b, "row %s = %v %v\n", k, s.rows[k].Item, s.rows[k].Dot)
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(s.among)) {
+		for _, w := range s.among[k] {
+			fmt.Fprintf(&b, "row %s has %v\n", k, w)
+		}
 	}
 	var lines []string
 	for _, w := range s.journal {
@@ -230,6 +272,9 @@ func (s *MeshStore) Wrote(d mesh.Dot, key string) bool {
 // Snapshot judges what a transaction sees: of every key it has read, the newest write of
 // its snapshot.
 func (s *MeshStore) Snapshot(tx *mesh.Tx) error {
+	if s.among != nil {
+		return nil
+	}
 	carried := map[mesh.Dot]bool{}
 	for _, w := range tx.Carried {
 		carried[w.Dot] = true

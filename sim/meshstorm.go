@@ -24,6 +24,7 @@ type MeshConfig struct {
 	Versions                      int // of a server
 	Outside                       bool
 	Crashes, Suspects, Joins      int // how many
+	Concurrent                    bool
 }
 
 // NewMeshConfig draws a storm.
@@ -43,6 +44,9 @@ func NewMeshConfig(seed uint64) MeshConfig {
 	cfg.Waits = pick(1, 3, 0)
 	cfg.Versions, cfg.Transact = pick(1, 2, 4), pick(0, 10, 40)
 	cfg.Beat = (cfg.Delay + cfg.Disk) * lease.Tick(pick(1, 4, 20))
+	if r.IntN(3) == 0 {
+		cfg.Concurrent, cfg.Outside = true, false
+	}
 	return cfg
 }
 
@@ -96,6 +100,7 @@ type meshClient struct {
 	at      *meshNode
 	busy    bool
 	gone    bool
+	saw     map[string][]mesh.Dot // of keys, where concurrent writes are kept
 }
 
 type meshCall struct {
@@ -105,12 +110,16 @@ type meshCall struct {
 	muts   []mesh.Mut
 	retry  func()
 	done   func(mesh.Reply) // of a transaction
+	view   mesh.View        // of the server when it answered
 }
 
 // RunMesh runs a storm to its end, and on until everything has settled.
 func RunMesh(seed uint64, cfg MeshConfig, log bool) (res Result) {
 	s := &meshStorm{world: newWorld(seed), cfg: cfg, store: NewMeshStore(), open: map[mesh.Op]*meshCall{}, acted: map[string]bool{}, calls: cfg.Calls, logged: log}
 	s.res.Sometimes = map[string]int{}
+	if cfg.Concurrent {
+		s.store.Concurrent()
+	}
 	defer func() {
 		if r := recover(); r != nil {
 			s.fail(fmt.Errorf("panic: %v", r))
@@ -139,7 +148,9 @@ func (s *meshStorm) begin() {
 	for _, o := range s.view.Ring {
 		n := &meshNode{origin: o}
 		s.nodes = append(s.nodes, n)
-		n.m = mesh.New(mesh.Options{Self: o, View: s.view, Floor: floor, Window: s.cfg.Window, Keys: s.cfg.Capacity, Versions: s.cfg.Versions, Waits: s.cfg.Waits})
+		opt := s.options(o)
+		opt.Floor = floor
+		n.m = mesh.New(opt)
 	}
 	for _, n := range s.nodes {
 		s.enter(n)
@@ -163,6 +174,11 @@ func (s *meshStorm) begin() {
 	plan(s.cfg.Suspects, s.suspect)
 	plan(s.cfg.Joins, func(*meshNode) { s.join() })
 	plan(s.cfg.Evictions, func(n *meshNode) { s.step(n, mesh.Evicted{Key: s.key(r)}) })
+}
+
+// options of a life that begins now.
+func (s *meshStorm) options(o mesh.Origin) mesh.Options {
+	return mesh.Options{Self: o, View: s.view, Window: s.cfg.Window, Keys: s.cfg.Capacity, Versions: s.cfg.Versions, Waits: s.cfg.Waits, Concurrent: s.cfg.Concurrent}
 }
 
 func (s *meshStorm) key(r *rand.Rand) string { return string(rune('a' + r.IntN(s.cfg.Keys))) }
@@ -230,7 +246,8 @@ func RareMesh() (out []string) {
 		}
 	}
 	return append(out, "tombstones are buried", "a fork", "a join", "a client crashes", "a token is short", "a persist arrives late", "a load fails", "a connection breaks",
-		"a server crashes", "a server is suspected", "a server joins", "a life is retired", "a journal is recovered", "a snapshot comes too late", "a transaction commits", "a transaction branches")
+		"a server crashes", "a server is suspected", "a server joins", "a life is retired", "a journal is recovered", "a snapshot comes too late", "a transaction commits", "a transaction branches",
+		"concurrent writes are read", "a transaction reads concurrent writes")
 }
 
 func (s *meshStorm) sometimes(what string) { s.res.Sometimes[what]++ }
@@ -336,6 +353,9 @@ func (s *meshStorm) settle() {
 			}
 		}
 		s.wrote(w, nil, "nobody")
+	}
+	if s.cfg.Concurrent { // every read was compared with all that its session knew of
+		return
 	}
 	if v := check.Causal(s.acts); !v.OK {
 		s.fail(fmt.Errorf("the histories of the sessions: %s\n%s", v.Reason, joinLines(v.Witness)))

@@ -19,10 +19,11 @@ type transaction struct {
 	steps  int      // to go
 	reads  []check.Cell
 	wrote  []string // keys that are buffered
+	saw    map[string]mesh.Item
 }
 
 func (s *meshStorm) transact(c *meshClient) {
-	x := &transaction{s: s, client: c, tx: &mesh.Tx{Session: *c.session}, steps: 1 + s.rng("transactions").IntN(6)}
+	x := &transaction{s: s, client: c, tx: &mesh.Tx{Session: *c.session}, steps: 1 + s.rng("transactions").IntN(6), saw: map[string]mesh.Item{}}
 	x.call(func(op mesh.Op) mesh.Input { return x.tx.Begin(op) }, func(r mesh.Reply) {
 		if x.tx.Began(r) {
 			x.next()
@@ -82,7 +83,7 @@ func (x *transaction) next() {
 		return
 	case r.IntN(4) == 0:
 		k := s.key(r)
-		tx.Set(mesh.Mut{Key: k, Value: fmt.Appendf(nil, "t%d.%d", s.ops, x.steps), Delete: r.IntN(8) == 0})
+		tx.Set(mesh.Mut{Key: k, Value: fmt.Appendf(nil, "t%d.%d", s.ops, x.steps), Delete: r.IntN(8) == 0, Over: x.saw[k].Dots()})
 		x.wrote = append(x.wrote, k)
 		x.next()
 		return
@@ -106,11 +107,29 @@ func (x *transaction) next() {
 		s.fail(s.store.Snapshot(tx))
 		for i, k := range keys {
 			if !slices.Contains(x.wrote, k) {
+				x.saw[k] = items[i]
 				x.reads = append(x.reads, cells([]string{k}, items[i:i+1])...)
 			}
 		}
+		x.judge(tx)
 		x.next()
 	})
+}
+
+// judge compares all that a transaction has read with its snapshot, where concurrent
+// writes are kept.
+func (x *transaction) judge(tx *mesh.Tx) {
+	for k, it := range x.saw {
+		if !x.s.cfg.Concurrent {
+			return
+		}
+		if len(it.Among) > 1 {
+			x.s.sometimes("a transaction reads concurrent writes")
+		}
+		x.s.fail(x.s.store.Same(k, it, func(d mesh.Dot) bool {
+			return tx.At.Has(d) || slices.ContainsFunc(tx.Carried, func(w *mesh.Write) bool { return w.Dot == d })
+		}))
+	}
 }
 
 func (x *transaction) commit() {

@@ -82,6 +82,16 @@
 //	T4  And only while no branch reads elsewhere.
 //	T5  What a transaction writes is one write with one dot.
 //
+// Concurrent writes, where they are kept:
+//
+//	S1  A write replaces those of its key that were in sight of who made it, and stands beside
+//	    all others. It names them: causes tell more than anybody has read. What replaces is
+//	    shown after what it replaces.
+//	S2  A key that is not in memory is left to the next miss: the store has what a write that
+//	    becomes visible would have to join.
+//	S3  While a row is asked for, what is replaced is remembered: the row may be older, and who
+//	    replaces the replacement does not name it.
+//
 // Sessions:
 //
 //	M18 A session lets go of what has become visible: it stays small. Of what it knows by

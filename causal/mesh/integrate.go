@@ -1,5 +1,7 @@
 package mesh
 
+import "slices"
+
 // key is what the C-cache knows of one key, or will know.
 type key struct {
 	name string
@@ -12,6 +14,12 @@ type key struct {
 	dot      Dot       // of Item
 	older    []version // larger stamps first
 	base     Stamp     // every visible write above it is among the versions
+
+	// Where concurrent writes are kept, instead of older and base:
+	past  []*Write // former values, by stamp
+	needs []*Write // what was forgotten is replaced by one of them
+	from  Frontier // nothing is known of snapshots that lack some of it
+	gone  []Dot    // replaced since it was pinned
 }
 
 // integrate shows everything in deps. Sessions and writes name causes that are
@@ -21,7 +29,11 @@ func (s *Server) integrate(deps Frontier) {
 	if deps.Within(s.visible.Frontier) {
 		return
 	}
-	for _, d := range s.trim(deps).Missing(s.visible.Frontier, nil) {
+	missing := s.trim(deps).Missing(s.visible.Frontier, nil)
+	if s.opt.Concurrent { // S1: what replaces comes after what it replaces
+		slices.SortFunc(missing, func(a, b Dot) int { return byStamp(s.hidden[a], s.hidden[b]) })
+	}
+	for _, d := range missing {
 		s.place(s.hidden[d])
 	}
 }
@@ -47,13 +59,17 @@ func (s *Server) place(w *Write) {
 		if m.Delete {
 			s.dead = max(s.dead, w.Stamp.Time)
 		}
-		s.install(m, w)
+		if s.opt.Concurrent {
+			s.mix(m, w)
+		} else {
+			s.install(m, w)
+		}
 	}
 }
 
 // install lets a write that has become visible compete for its key.
 func (s *Server) install(m Mut, w *Write) {
-	k, stamp, it := s.cache[m.Key], w.Stamp, Item{!m.Delete, m.Value, w.Stamp}
+	k, stamp, it := s.cache[m.Key], w.Stamp, Item{Exists: !m.Delete, Value: m.Value, Stamp: w.Stamp}
 	switch {
 	case k == nil && !s.floor.Less(stamp): // M10: something newer may have been here, and the store has it
 		return
@@ -87,13 +103,15 @@ func (s *Server) enlist(name string) *key {
 // may go.
 func (s *Server) shrink() {
 	for tries := 2 * len(s.dial); len(s.dial) > s.opt.Keys && tries > 0; tries-- {
-		s.hand = (s.hand + 1) % len(s.dial)
+		s.hand %= len(s.dial)
 		switch k := s.dial[s.hand]; {
 		case k.pins > 0 || !k.complete: // M11
+			s.hand++
 		case k.used:
 			k.used = false
+			s.hand++
 		default:
-			s.evict(k)
+			s.evict(k) // another stands there now
 		}
 	}
 }

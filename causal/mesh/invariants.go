@@ -121,6 +121,9 @@ func (s *Server) Dump() string {
 		if k.pins > 0 {
 			fmt.Fprintf(&b, " pinned %d", k.pins)
 		}
+		if len(k.past)+len(k.needs)+k.from.Size()+len(k.gone) > 0 {
+			fmt.Fprintf(&b, " past %v needs %v from %v gone %v", k.past, k.needs, k.from, k.gone)
+		}
 		b.WriteByte('\n')
 	}
 	for _, w := range s.log {
@@ -146,10 +149,17 @@ func (s *Server) Dump() string {
 
 // String is the item for people.
 func (it Item) String() string {
-	if !it.Exists {
-		return "absence " + it.Stamp.String()
+	among := ""
+	for _, w := range it.Among {
+		among += fmt.Sprintf(" %v", w.Dot)
 	}
-	return fmt.Sprintf("%q %v", it.Value, it.Stamp)
+	if among != "" {
+		among = " among" + among
+	}
+	if !it.Exists {
+		return "absence " + it.Stamp.String() + among
+	}
+	return fmt.Sprintf("%q %v%s", it.Value, it.Stamp, among)
 }
 
 // String is the write for people.
@@ -161,6 +171,11 @@ func (w *Write) String() string {
 			fmt.Fprintf(&b, " no %s", m.Key)
 		} else {
 			fmt.Fprintf(&b, " %s=%q", m.Key, m.Value)
+		}
+	}
+	for _, m := range w.Muts {
+		if len(m.Over) > 0 {
+			fmt.Fprintf(&b, " over %v", m.Over)
 		}
 	}
 	fmt.Fprintf(&b, " %v", w.Stamp)

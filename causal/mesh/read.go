@@ -131,6 +131,11 @@ func (s *Server) loaded(in Loaded, out []Output) []Output {
 	if l.row.Dot != (Dot{}) {
 		l.dots = []Dot{l.row.Dot}
 	}
+	for _, w := range l.row.Among {
+		if s.time = max(s.time, w.Stamp.Time); w.Dot != (Dot{}) {
+			l.dots = append(l.dots, w.Dot)
+		}
+	}
 	return s.resolve(l, out)
 }
 
@@ -141,7 +146,7 @@ func (s *Server) resolve(l *load, out []Output) []Output {
 	for _, d := range l.dots {
 		if w := s.find(l, d); w == nil && !s.shows(d) {
 			want = append(want, d)
-		} else if w != nil && d == l.row.Dot {
+		} else if w != nil && l.key != nil {
 			if !s.reached(w.Deps) {
 				return s.give(l, Behind, out)
 			}
@@ -206,7 +211,7 @@ func (s *Server) settle(l *load, out []Output) []Output {
 		case w == nil: // it is visible by now
 		case l.key == nil:
 			extras = append(extras, w)
-		case l.key.Stamp.Less(w.Stamp): // else what has become visible meanwhile is newer
+		case s.opt.Concurrent || l.key.Stamp.Less(w.Stamp): // else what has become visible meanwhile is newer
 			extras = append(extras, w)
 			for _, c := range w.After { // M12
 				if x := s.find(l, c); x != nil {
@@ -218,7 +223,10 @@ func (s *Server) settle(l *load, out []Output) []Output {
 	}
 	if k := l.key; k != nil {
 		k.load = nil
-		if l.row.Dot == (Dot{}) || s.shows(l.row.Dot) { // M12: else the key stays as it is
+		switch {
+		case s.opt.Concurrent:
+			s.blend(k, l.row)
+		case l.row.Dot == (Dot{}) || s.shows(l.row.Dot): // M12: else the key stays as it is
 			if !l.row.Stamp.Less(k.Stamp) { // M11: a late answer does not beat what came meanwhile
 				k.restart(l.row.Item, l.row.Dot)
 			}
@@ -302,10 +310,12 @@ func (s *Server) give(l *load, why Outcome, out []Output) []Output {
 // overlay is the newest of an item and what writes make of its key.
 func overlay(it Item, name string, writes []*Write) Item {
 	for _, w := range writes {
-		for _, m := range w.Muts {
-			if m.Key == name && it.Stamp.Less(w.Stamp) { // M9
-				it = Item{!m.Delete, m.Value, w.Stamp}
-			}
+		switch m := w.to(name); {
+		case m == nil:
+		case m.Beside: // S1
+			it = among(name, join(name, it.Among, w), it.Stamp)
+		case it.Stamp.Less(w.Stamp): // M9
+			it = Item{Exists: !m.Delete, Value: m.Value, Stamp: w.Stamp}
 		}
 	}
 	return it

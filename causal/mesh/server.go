@@ -25,6 +25,9 @@ type Options struct {
 	Keys int
 	// Waits bounds the operations that wait for rows. Default 4096.
 	Waits int
+	// Concurrent keeps every write of a key until one replaces it that was made in sight of
+	// it, for whoever merges them (S1). Default: the larger stamp wins.
+	Concurrent bool
 }
 
 // Server is one cache server. It is not safe for concurrent use.
@@ -154,7 +157,7 @@ func (s *Server) call() Call {
 
 // answer fills in what every reply tells.
 func (s *Server) answer(r Reply, out []Output) []Output {
-	r.Visible = s.visible.share()
+	r.Visible, r.View = s.visible.share(), s.view
 	return append(out, r)
 }
 

@@ -34,6 +34,7 @@ func (s *Session) Took(r Reply, keys ...string) []Item {
 		return nil
 	}
 	s.Deps = s.Deps.Union(r.Visible)
+	s.hears(r.View)
 	s.carry(r.Carried...)
 	if r.Write != nil {
 		s.carry(r.Write)
@@ -51,6 +52,24 @@ func (s *Session) Took(r Reply, keys ...string) []Item {
 		s.Time = max(s.Time, out[i].Stamp.Time)
 	}
 	return out
+}
+
+// hears lets go of what a server says is retired: it has been shown everywhere (V5).
+func (s *Session) hears(v *View) {
+	switch {
+	case v == nil:
+		return
+	case len(s.Carried) > 0:
+		s.Carried = slices.DeleteFunc(slices.Clone(s.Carried), func(w *Write) bool { return v.Retired(w.Dot.Origin) })
+	}
+	if s.Deps.Size() > len(v.Ring)+len(v.Lost) {
+		s.Deps = s.Deps.Without(v.Retired)
+	}
+}
+
+// Knows reports whether a session has seen a write, or could have.
+func (s *Session) Knows(d Dot) bool {
+	return s.Deps.Covers(d) || slices.ContainsFunc(s.Carried, func(w *Write) bool { return w.Dot == d })
 }
 
 // carry takes writes to those that are carried, and lets go of what is visible.

@@ -39,6 +39,7 @@ type story struct {
 	sessions map[string]*mesh.Session
 	calls    map[mesh.Op]call
 	txs      map[string]*mesh.Tx
+	saw      map[string][]mesh.Dot // by session and key
 	op       mesh.Op
 	out      strings.Builder
 	loud     bool
@@ -65,7 +66,11 @@ func (s *story) open(t *testing.T, d *datadriven.TestData) {
 	d.MaybeScanArgs(t, "keys", &opt.Keys)
 	d.MaybeScanArgs(t, "waits", &opt.Waits)
 	d.MaybeScanArgs(t, "versions", &opt.Versions)
-	*s = story{opt: opt, store: sim.NewMeshStore(), sessions: map[string]*mesh.Session{}, calls: map[mesh.Op]call{}, txs: map[string]*mesh.Tx{}}
+	opt.Concurrent = d.HasArg("concurrent")
+	*s = story{opt: opt, store: sim.NewMeshStore(), sessions: map[string]*mesh.Session{}, calls: map[mesh.Op]call{}, txs: map[string]*mesh.Tx{}, saw: map[string][]mesh.Dot{}}
+	if opt.Concurrent {
+		s.store.Concurrent()
+	}
 	s.view = mesh.View{Number: 1, Newest: mesh.Origin(n)}
 	for i := range n {
 		s.view.Ring = append(s.view.Ring, mesh.Origin(i+1))
@@ -96,7 +101,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 			s.begin(at, who, keys, func(c *mesh.Session) mesh.Input { return c.ReadMany(s.op, keys...) })
 		}
 	case "put":
-		muts := []mesh.Mut{{Key: key, Value: []byte(arg(t, d, "value")), Delete: d.HasArg("delete")}}
+		muts := []mesh.Mut{{Key: key, Value: []byte(arg(t, d, "value")), Delete: d.HasArg("delete"), Over: s.saw[who+key]}}
 		s.begin(at, who, nil, func(c *mesh.Session) mesh.Input { return c.Put(s.op, muts...) })
 	case "recall":
 		s.begin(at, who, nil, func(c *mesh.Session) mesh.Input { return c.Recall(s.op) })
@@ -450,6 +455,9 @@ func (s *story) replied(r mesh.Reply) {
 		return
 	}
 	items := s.session(c.session).Took(r, c.keys...)
+	for i, it := range items {
+		s.saw[c.session+c.keys[i]] = it.Dots()
+	}
 	for i, k := range c.keys {
 		s.say("%s reads %s = %v", c.session, k, items[i])
 	}

@@ -13,13 +13,19 @@ type Snap struct {
 
 // Has reports whether a write belongs to a snapshot.
 func (p Snap) Has(d Dot) bool {
-	return d != Dot{} && (p.Set.Covers(d) || p.View != nil && d.Origin <= p.View.Newest && !slices.Contains(p.View.Ring, d.Origin) && !slices.Contains(p.View.Lost, d.Origin))
+	return d != Dot{} && (p.Set.Covers(d) || p.View != nil && p.View.Retired(d.Origin))
+}
+
+// contains reports whether all of a set belongs to a snapshot.
+func (p Snap) contains(f Frontier) bool {
+	return f.Within(p.Set) || p.View != nil && f.Without(p.View.Retired).Within(p.Set)
 }
 
 // Seen is what a transaction has read of a key.
 type Seen struct {
 	Key   string
 	Stamp Stamp
+	Live  int // how many there were, where concurrent writes are kept
 }
 
 // Look: a transaction wants several keys as of its snapshot. If they are not to be had any
@@ -30,6 +36,8 @@ type Look struct {
 	At     Snap
 	Extend bool // no branch of the transaction reads elsewhere (T4)
 	Seen   []Seen
+	// Carried is what the transaction lays over what it reads.
+	Carried []*Write
 }
 
 func (Look) input() {}
@@ -60,6 +68,8 @@ func (s *Server) pick(k *key, at Snap) (Item, bool) {
 	switch {
 	case !k.complete:
 		return Item{}, false
+	case s.opt.Concurrent && !s.present(at):
+		return s.mixed(k, at)
 	case s.present(at), at.Has(k.dot), k.dot == Dot{} && (k.Exists || k.Stamp == Stamp{}):
 		return k.Item, true
 	}
@@ -95,7 +105,7 @@ func (s *Server) looked(w *wait, out []Output) []Output {
 	default:
 		extras := s.extras(w)
 		for _, seen := range in.Seen {
-			if seen.Stamp.Less(overlay(s.cache[seen.Key].Item, seen.Key, extras).Stamp) {
+			if s.changed(in, seen, overlay(s.cache[seen.Key].Item, seen.Key, extras)) {
 				return s.letGo(w, append(out, Event{Aborted}, Reply{Op: w.op, Outcome: Stale}))
 			}
 		}
@@ -159,12 +169,13 @@ func (t *Tx) Began(r Reply) bool {
 // server has shown since.
 func (t *Tx) carried(r Reply) {
 	t.Deps = t.Deps.Union(r.At.Set)
+	t.hears(r.At.View)
 	t.carry(r.Carried...)
 }
 
 // Look asks for several keys. Nothing may be bare.
 func (t *Tx) Look(op Op, keys ...string) Look {
-	return Look{op, keys, t.At, t.Open == 0 && !t.Branch, t.Seen}
+	return Look{op, keys, t.At, t.Open == 0 && !t.Branch, t.Seen, t.Carried}
 }
 
 // Looked takes the answer to a Look: what the transaction sees of its keys. If it is Stale
@@ -179,10 +190,10 @@ func (t *Tx) Looked(r Reply, keys ...string) ([]Item, Outcome) {
 	for i, name := range keys {
 		it := overlay(r.Items[i], name, t.Carried)
 		t.Time = max(t.Time, it.Stamp.Time) // M1
-		t.saw(Seen{name, it.Stamp})
+		t.saw(Seen{name, it.Stamp, it.live(name)})
 		for _, m := range t.Buffer {
 			if m.Key == name { // the last one counts
-				it = Item{Exists: !m.Delete, Value: m.Value, Stamp: it.Stamp}
+				it = Item{Exists: !m.Delete, Value: m.Value, Stamp: it.Stamp, Among: it.Among}
 			}
 		}
 		items[i] = it

@@ -39,6 +39,10 @@ type Mut struct {
 	Key    string
 	Value  []byte
 	Delete bool
+	// Over are the writes of the key that it replaces, where concurrent writes are kept: those
+	// that were in sight of who made it (S1). Beside says that they are; the server sets it.
+	Over   []Dot
+	Beside bool
 }
 
 // Write is a write wherever it goes: on the ring, in the journal, carried by a
@@ -56,12 +60,20 @@ type Item struct {
 	Exists bool
 	Value  []byte
 	Stamp  Stamp
+	// Among are, where concurrent writes are kept, those that nobody has replaced, deletions
+	// too, by stamp. The rest is that of the largest one, and of the largest one that is no
+	// deletion.
+	Among []*Write
 }
 
 // Row is the state of a key as the store returned it. A tombstone is a row that
 // does not exist and has a stamp. Where there is no row, the time of the stamp is that of
 // the latest Bury, and everything else is zero: a tombstone may have stood there (M15). Who
 // writes past the cache leaves no dot.
+//
+// Where concurrent writes are kept they are in Among, each with no more than what it does
+// to the key, and without a Dot if it came past the cache; the time of the stamp is then
+// that of the latest Bury in any case.
 type Row struct {
 	Item
 	Dot Dot
@@ -309,6 +321,7 @@ type Reply struct {
 	Carried []*Write // what the session must carry from here on, causes first
 	Write   *Write   // what a Put became
 	At      Snap     // of a ReadMany and a Look: what the items are of
+	View    *View    // the server's; nil if no server has answered
 }
 
 // Event reports something that metrics count; it asks for nothing.

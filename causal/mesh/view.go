@@ -101,8 +101,11 @@ func (s *Server) first() bool { return s.view.Ring[0] == s.opt.Self }
 
 // retired reports whether every write of a life has been shown everywhere, and there will
 // be no other (V5).
-func (s *Server) retired(o Origin) bool {
-	return o <= s.view.Newest && !slices.Contains(s.view.Ring, o) && !slices.Contains(s.view.Lost, o)
+func (s *Server) retired(o Origin) bool { return s.view.Retired(o) }
+
+// Retired reports whether a life is over and everything of it has been shown everywhere.
+func (v *View) Retired(o Origin) bool {
+	return o <= v.Newest && !slices.Contains(v.Ring, o) && !slices.Contains(v.Lost, o)
 }
 
 // has and shows are what was received and is visible, retired lives included.

@@ -25,6 +25,9 @@ func (s *Server) put(now uint64, in Put, out []Output) []Output {
 	}
 	s.number++
 	s.time = max(s.time, in.Time, now) + 1 // M1
+	for i := range in.Muts {
+		in.Muts[i].Beside = s.opt.Concurrent
+	}
 	w := &Write{Dot{Origin: s.opt.Self, N: s.number}, Stamp{Time: s.time, Origin: s.opt.Self}, s.trim(in.Deps), after, in.Muts}
 	return s.persist(&put{op: in.Op, write: w}, out)
 }

@@ -62,6 +62,7 @@ func TxToken(t *mesh.Tx) []byte {
 	for _, s := range t.Seen {
 		b = dot.AppendString(b, s.Key)
 		b = binary.AppendUvarint(binary.AppendUvarint(b, s.Stamp.Time), uint64(s.Stamp.Origin))
+		b = binary.AppendUvarint(b, uint64(s.Live))
 	}
 	b = binary.AppendUvarint(appendMuts(b, t.Buffer), uint64(t.Open))
 	if t.Branch {
@@ -82,7 +83,7 @@ func ResumeTx(token []byte) (*mesh.Tx, error) {
 	}
 	t := &mesh.Tx{Session: *s, At: mesh.Snap{Set: r.Frontier(), View: view(r)}}
 	for range r.Count() {
-		seen := mesh.Seen{Key: r.String(), Stamp: dot.Stamp{Time: r.Uint(), Origin: r.Origin()}}
+		seen := mesh.Seen{Key: r.String(), Stamp: dot.Stamp{Time: r.Uint(), Origin: r.Origin()}, Live: int(r.Origin())}
 		if n := len(t.Seen); r.Bad() || n > 0 && t.Seen[n-1].Key >= seen.Key {
 			return nil, ErrFormat
 		}

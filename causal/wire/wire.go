@@ -121,14 +121,28 @@ func appendBody(b []byte, w *mesh.Write) []byte {
 	return appendMuts(b, w.Muts)
 }
 
+// What there is of a mutation.
+const (
+	hasValue byte = 1 << iota
+	isBeside
+)
+
 func appendMuts(b []byte, muts []mesh.Mut) []byte {
 	b = binary.AppendUvarint(b, uint64(len(muts)))
 	for _, m := range muts {
 		b = dot.AppendString(b, m.Key)
-		if m.Delete {
-			b = append(b, 0)
-		} else {
-			b = dot.AppendBytes(append(b, 1), m.Value)
+		what := byte(0)
+		if !m.Delete {
+			what |= hasValue
+		}
+		if m.Beside {
+			what |= isBeside
+		}
+		if b = append(b, what); !m.Delete {
+			b = dot.AppendBytes(b, m.Value)
+		}
+		if m.Beside {
+			b = dot.AppendDots(b, m.Over)
 		}
 	}
 	return b
@@ -151,12 +165,14 @@ func muts(r *dot.Reader) (out []mesh.Mut) {
 	}
 	for range n {
 		m := mesh.Mut{Key: r.String()}
-		switch r.Byte() {
-		case 0:
-			m.Delete = true
-		case 1:
+		what := r.Byte()
+		if m.Delete = what&hasValue == 0; !m.Delete {
 			m.Value = r.Bytes()
-		default:
+		}
+		if m.Beside = what&isBeside != 0; m.Beside {
+			m.Over = r.Dots()
+		}
+		if what > hasValue|isBeside {
 			r.Fail()
 		}
 		if r.Bad() {

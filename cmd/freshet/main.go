@@ -56,7 +56,7 @@ func flags(f *pflag.FlagSet, c *node.Config) *string {
 	f.IntVar(&c.TrackingKeys, "tracking-keys", c.TrackingKeys, "most keys that are remembered for CLIENT TRACKING, per node; beyond it keys are invalidated")
 	f.IntVar(&c.ReplicateAt, "replicate-above", c.ReplicateAt, "operations per second of one key, above which other nodes serve its reads too; 0: only what FR.REPLICAS names")
 	f.IntVar(&c.MaxReplicas, "max-replicas", c.MaxReplicas, "most replicas of a key beside its owner")
-	f.StringVar(&c.Causal, "causal", c.Causal, "names of causal spaces, with commas between: sessions over them (FR.BEGIN ...) never see an effect without its cause, at whichever node")
+	f.StringVar(&c.Causal, "causal", c.Causal, "names of causal spaces, with commas between: sessions over them (FR.BEGIN ...) never see an effect without its cause, at whichever node; NAME=union or NAME=max merges values that are written at the same time")
 	f.StringVar(&c.TCC, "tcc", c.TCC, "names of causal spaces that keep former values, so that transactions (FR.TBEGIN ...) begin again more rarely")
 	f.IntVar(&c.CausalKeys, "causal-keys", c.CausalKeys, "most keys of a causal space in memory, per node")
 	f.StringVar(&c.TokenKey, "token-key", c.TokenKey, "secret that authenticates the tokens of sessions (default --password); better given as FRESHET_TOKEN_KEY or in the file")

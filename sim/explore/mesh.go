@@ -26,6 +26,8 @@ type Mesh struct {
 	Crashes  int // servers that may crash
 	Suspects int // servers that may be taken out of the ring though they live
 	Joins    int // servers that may join, behind the first
+	// Concurrent writes of a key are kept.
+	Concurrent bool
 }
 
 // MeshCall is one call. At server -1 it may be made anywhere.
@@ -71,6 +73,7 @@ type meshSession struct {
 	next int
 	busy bool
 	past causes
+	saw  map[string][]mesh.Dot // of keys, where concurrent writes are kept
 	call MeshCall
 	op   mesh.Op
 	at   int
@@ -84,11 +87,14 @@ func (s Mesh) Begin() World {
 	for i := range s.Servers {
 		w.view.Ring = append(w.view.Ring, mesh.Origin(i+1))
 	}
+	if s.Concurrent {
+		w.store.Concurrent()
+	}
 	for i := range s.Servers {
-		w.add(mesh.New(mesh.Options{Self: mesh.Origin(i + 1), View: w.view, Keys: s.Capacity, Window: s.Window, Versions: s.Versions}))
+		w.add(mesh.New(w.options(mesh.Origin(i + 1))))
 	}
 	for range s.Sessions {
-		w.sessions = append(w.sessions, &meshSession{past: causes{}})
+		w.sessions = append(w.sessions, &meshSession{past: causes{}, saw: map[string][]mesh.Dot{}})
 	}
 	for i := range s.Servers {
 		w.connect(i)
@@ -100,6 +106,12 @@ func (s Mesh) Begin() World {
 		}
 	}
 	return w
+}
+
+// options of a life that begins now.
+func (w *meshWorld) options(o mesh.Origin) mesh.Options {
+	s := w.scope
+	return mesh.Options{Self: o, View: w.view, Keys: s.Capacity, Window: s.Window, Versions: s.Versions, Concurrent: s.Concurrent}
 }
 
 func (w *meshWorld) choices() (out []choice) {
@@ -190,11 +202,11 @@ func (w *meshWorld) call(i, at int, call MeshCall) {
 		w.step(at, c.tx.Look(w.op, strings.Split(call.Look, "")...))
 	case call.Commit != "":
 		for _, k := range strings.Split(call.Commit, "") {
-			c.tx.Set(mesh.Mut{Key: k, Value: fmt.Appendf(nil, "t%d", i)})
+			c.tx.Set(mesh.Mut{Key: k, Value: fmt.Appendf(nil, "t%d", i), Over: c.saw[k]})
 		}
 		w.step(at, c.tx.Commit(w.op))
 	case call.Put != "":
-		w.step(at, c.Put(w.op, mesh.Mut{Key: call.Put, Value: fmt.Appendf(nil, "v%d.%d", i, c.next), Delete: call.Delete}))
+		w.step(at, c.Put(w.op, mesh.Mut{Key: call.Put, Value: fmt.Appendf(nil, "v%d.%d", i, c.next), Delete: call.Delete, Over: c.saw[call.Put]}))
 	case len(call.Read) == 1:
 		w.step(at, c.Read(w.op, call.Read))
 	default:
@@ -231,8 +243,15 @@ func (w *meshWorld) replied(r mesh.Reply) {
 		c.tx.Began(r)
 		return
 	case c.call.Look != "":
-		c.tx.Looked(r, strings.Split(c.call.Look, "")...)
+		keys := strings.Split(c.call.Look, "")
+		items, _ := c.tx.Looked(r, keys...)
 		w.fail(w.store.Snapshot(c.tx))
+		if w.scope.Concurrent {
+			for i, k := range keys {
+				c.saw[k] = items[i].Dots()
+				w.fail(w.store.Same(k, items[i], func(d mesh.Dot) bool { return c.tx.At.Has(d) || c.tx.Knows(d) && !c.tx.Deps.Covers(d) }))
+			}
+		}
 		return
 	case c.call.Commit != "":
 		c.Session = c.tx.Session
@@ -258,6 +277,14 @@ func (w *meshWorld) replied(r mesh.Reply) {
 // judge compares what a session has read with what it knows of, directly or through what
 // it has read now: all of it together must be the newest of one causal past.
 func (w *meshWorld) judge(i int, c *meshSession, keys []string, items []mesh.Item) {
+	if w.scope.Concurrent {
+		for k, it := range items {
+			c.saw[keys[k]] = it.Dots()
+			view := w.servers[c.at].View()
+			w.fail(w.store.Same(keys[k], it, func(d mesh.Dot) bool { return c.Knows(d) || view.Retired(d.Origin) }))
+		}
+		return
+	}
 	for k, it := range items {
 		d, found := w.store.Find(keys[k], it.Stamp)
 		switch {
@@ -311,7 +338,9 @@ func (w *meshWorld) step(i int, in mesh.Input) {
 			case mesh.Greeting:
 				w.step(int(out.To)-1, mesh.Received{Message: m})
 			case mesh.Snapshot:
-				w.servers[out.To-1] = mesh.New(mesh.Options{Self: out.To, View: w.view, Copy: &m, Keys: w.scope.Capacity, Window: w.scope.Window, Versions: w.scope.Versions})
+				opt := w.options(out.To)
+				opt.Copy = &m
+				w.servers[out.To-1] = mesh.New(opt)
 				w.relink()
 			default:
 				w.links[i] = append(slices.Clone(w.links[i]), m)
@@ -436,7 +465,7 @@ func (w *meshWorld) Dump() string {
 	}
 	for _, c := range w.sessions {
 		past := slices.SortedFunc(maps.Keys(c.past), func(a, b mesh.Dot) int { return strings.Compare(a.String(), b.String()) })
-		fmt.Fprintf(&b, "session %d %v %v %v\n", c.next, c.busy, &c.Session, past)
+		fmt.Fprintf(&b, "session %d %v %v %v %v\n", c.next, c.busy, &c.Session, past, c.saw)
 		if c.tx != nil {
 			fmt.Fprintf(&b, "transaction %v %v %v\n", &c.tx.Session, c.tx.At.Set, c.tx.Seen)
 		}

@@ -48,6 +48,11 @@ var meshes = []struct {
 	{"suspected-and-join", 3_000, Mesh{Servers: 2, Keys: []string{"x"}, Suspects: 1, Joins: 1, Beats: 2, Sessions: [][]MeshCall{{at(0, putX)}, {readX}}}},
 	{"snapshot", 3_000, Mesh{Servers: 2, Keys: []string{"x", "y"}, Versions: 2, Beats: 1, Sessions: [][]MeshCall{{at(0, putX), at(0, putY), at(1, putX)}, {at(0, begin), at(1, lookX), at(0, lookXY)}}}},
 	{"transaction", 3_000, Mesh{Servers: 2, Evicts: 1, Versions: 1, Beats: 1, Sessions: [][]MeshCall{{at(0, putX), at(1, putY)}, {begin, lookX, at(1, commitXY)}, {at(0, readXY)}}}},
+	{"concurrent", 3_000, Mesh{Servers: 2, Concurrent: true, Keys: []string{"x"}, Beats: 1, Sessions: [][]MeshCall{{putX, readX}, {putX, readX, putX}}}},
+	{"concurrent-misses", 3_000, Mesh{Servers: 2, Concurrent: true, Evicts: 1, Beats: 1, Sessions: [][]MeshCall{{at(0, putX), readX}, {at(1, putX), readX}}}},
+	{"concurrent-deletion", 3_000, Mesh{Servers: 2, Concurrent: true, Keys: []string{"x"}, Beats: 2, Evicts: 1, Sessions: [][]MeshCall{{at(0, putX)}, {readX, at(1, MeshCall{Put: "x", Delete: true}), readX}}}},
+	{"concurrent-suspected", 3_000, Mesh{Servers: 2, Concurrent: true, Keys: []string{"x"}, Suspects: 1, Beats: 2, Sessions: [][]MeshCall{{at(0, putX)}, {readX, putX}}}},
+	{"concurrent-snapshot", 3_000, Mesh{Servers: 2, Concurrent: true, Keys: []string{"x", "y"}, Versions: 2, Beats: 1, Sessions: [][]MeshCall{{at(0, putX), readX, at(1, putX)}, {at(0, begin), at(1, lookX), at(0, lookXY)}, {at(1, putX)}}}},
 	{"window", 3_000, Mesh{Servers: 2, Window: 1, Beats: 3, Sessions: [][]MeshCall{{at(0, putX), at(0, putX)}, {at(0, putX), readX}}}},
 }
 

@@ -1,6 +1,6 @@
 // Package dotted holds the words that causal and its stores share: rows that know
 // which write left them, and a journal of writes by the dots that name them. It
-// contains no behaviour and no interface: causal declares the methods it needs, and
+// contains hardly any behaviour and no interface: causal declares the methods it needs, and
 // the packages beside this one implement them.
 //
 // A row keeps the write with the largest stamp, in whichever order writes come. The
@@ -11,6 +11,11 @@
 //	Persist(w) returns nil when w's entry is in the journal and every row that w wins
 //	by its stamp has its value, both durable. Of a write that was committed before, or
 //	whose origin has let it go since, it returns nil and changes nothing.
+//
+// A space may keep concurrent writes instead, if it was begun so: Keep(true) says so before
+// anything else, and is ErrKept ever after for who says the reverse. Its rows are sets of
+// versions. Persist(w) takes away those that w's mutation of the key is Over, and those
+// without a dot that have a smaller stamp, and adds w's own, a deletion too.
 //
 // An origin is one life of a server. It begins once, and can be fenced:
 //
@@ -26,7 +31,10 @@
 // that the outcome is unknown: say it again, it is the same write.
 package dotted
 
-import "errors"
+import (
+	"errors"
+	"slices"
+)
 
 // Dot names a write for ever: the life that took it, and its number there, from 1 on.
 // The zero Dot is no write of a cache's.
@@ -51,6 +59,7 @@ type Mutation struct {
 	Key    string
 	Value  []byte // the store keeps no reference to it after Persist returned
 	Delete bool
+	Over   []Dot // the versions it takes the place of, where concurrent writes are kept
 }
 
 // Write is what is committed at once.
@@ -69,6 +78,31 @@ type Row struct {
 	Value  []byte // never modified after it was returned
 	Stamp  Stamp
 	Dot    Dot // of the write that left the row so; zero if it was written past every cache
+	// Among are the versions of a key where concurrent writes are kept, in any order. The
+	// stamp has then the time of the latest Bury, and the rest is zero.
+	Among []Version
+}
+
+// Version is one of several values of a key, or a deletion that is beside them.
+type Version struct {
+	Exists bool
+	Value  []byte // never modified after it was returned
+	Stamp  Stamp
+	Dot    Dot
+}
+
+// Replaced reports whether a write's mutation of a key takes a version's place.
+func (w *Write) Replaced(m *Mutation, v Version) bool {
+	return v.Dot == Dot{} && v.Stamp.Less(w.Stamp) || slices.Contains(m.Over, v.Dot)
+}
+
+// Version is what a write's mutation of a key leaves there.
+func (w *Write) Version(m *Mutation) Version {
+	v := Version{Exists: !m.Delete, Stamp: w.Stamp, Dot: w.Dot}
+	if v.Exists {
+		v.Value = append([]byte{}, m.Value...)
+	}
+	return v
 }
 
 // Entry is a write in the journal.
@@ -81,6 +115,8 @@ var (
 	// ErrFenced means that nothing was changed and nothing will be: the origin was
 	// fenced, or never began.
 	ErrFenced = errors.New("store: fenced: this life of the server is over; begin another")
+	// ErrKept means that a space was begun with the other setting.
+	ErrKept = errors.New("store: this space keeps concurrent writes and is opened as one that does not, or the reverse; open it as it was begun, or use another space")
 	// ErrBegun means that the origin began before: its number is used up.
 	ErrBegun = errors.New("store: this origin began before; an origin is used once")
 )

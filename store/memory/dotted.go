@@ -26,6 +26,8 @@ type Dotted struct {
 
 	mu      sync.Mutex
 	rows    map[string]dotted.Row
+	beside  map[string][]dotted.Version // the rows, if concurrent writes are kept
+	kept    *bool
 	largest uint64
 	lives   map[uint32]*life
 	buried  uint64
@@ -78,6 +80,9 @@ func (s *Dotted) Load(ctx context.Context, keys ...string) (rows []dotted.Row, e
 	err = s.call(ctx, Call{OpLoad, keys[0]}, func() error {
 		for _, k := range keys {
 			r, ok := s.rows[k]
+			if s.beside != nil {
+				r.Among = slices.Clone(s.beside[k])
+			}
 			if !ok {
 				r.Stamp.Time = s.buried
 			}
@@ -86,6 +91,23 @@ func (s *Dotted) Load(ctx context.Context, keys ...string) (rows []dotted.Row, e
 		return nil
 	})
 	return rows, err
+}
+
+// Keep says whether the space keeps concurrent writes, before it is used.
+func (s *Dotted) Keep(ctx context.Context, concurrent bool) error {
+	return s.call(ctx, Call{OpPersist, ""}, func() error {
+		if s.kept == nil {
+			began := concurrent && len(s.lives) == 0
+			s.kept = &began
+		}
+		switch {
+		case *s.kept != concurrent:
+			return dotted.ErrKept
+		case concurrent && s.beside == nil:
+			s.beside = map[string][]dotted.Version{}
+		}
+		return nil
+	})
 }
 
 // Begin makes an origin that may persist.
@@ -117,7 +139,12 @@ func (s *Dotted) Persist(ctx context.Context, w dotted.Write) error {
 		}
 		l.journal[w.Dot.N] = append([]byte{}, w.Body...)
 		s.largest = max(s.largest, w.Stamp.Time)
-		for _, m := range w.Muts {
+		for i, m := range w.Muts {
+			if s.beside != nil {
+				stay := slices.DeleteFunc(slices.Clone(s.beside[m.Key]), func(v dotted.Version) bool { return w.Replaced(&w.Muts[i], v) })
+				s.beside[m.Key] = append(stay, w.Version(&w.Muts[i]))
+				continue
+			}
 			if !s.rows[m.Key].Stamp.Less(w.Stamp) {
 				continue
 			}
@@ -202,6 +229,9 @@ func (s *Dotted) Bury(ctx context.Context, before uint64) error {
 	return s.call(ctx, Call{OpForget, ""}, func() error {
 		s.buried = max(s.buried, before)
 		maps.DeleteFunc(s.rows, func(_ string, r dotted.Row) bool { return !r.Exists && r.Stamp.Time < before })
+		for k, versions := range s.beside {
+			s.beside[k] = slices.DeleteFunc(slices.Clone(versions), func(v dotted.Version) bool { return !v.Exists && v.Stamp.Time < before })
+		}
 		return nil
 	})
 }
@@ -230,6 +260,10 @@ func (s *Dotted) Fence(ctx context.Context, origin uint32) error {
 func (s *Dotted) Outside(key string, value []byte, time uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.beside != nil {
+		s.beside[key] = []dotted.Version{{Exists: true, Value: value, Stamp: dotted.Stamp{Time: time}}}
+		return
+	}
 	s.rows[key] = dotted.Row{Exists: true, Value: value, Stamp: dotted.Stamp{Time: time}}
 }
 

@@ -27,6 +27,7 @@ type Dotted struct {
 	mu     sync.Mutex // guards lives
 	lives  map[uint32]*life
 	buried atomic.Uint64
+	beside atomic.Bool // concurrent writes are kept
 }
 
 // life is what is known of an origin. Persists hold it for reading.
@@ -54,7 +55,8 @@ func (s *Store) Dotted(space string) (*Dotted, error) {
 	return d, err
 }
 
-// Keys of a space: rows, tombstones by time, the journal, origins, and what was buried.
+// Keys of a space: rows, or versions of rows, tombstones by time, the journal, origins, what
+// was buried, and whether concurrent writes are kept.
 func (d *Dotted) key(kind byte) []byte {
 	return append(slices.Clip(d.prefix), kind)
 }
@@ -169,9 +171,13 @@ func (d *Dotted) Load(_ context.Context, keys ...string) ([]dotted.Row, error) {
 	defer d.s.life.RUnlock()
 	defer d.lock(keys, (*sync.RWMutex).RLock, (*sync.RWMutex).RUnlock)()
 	rows := make([]dotted.Row, len(keys))
+	look := d.row
+	if d.beside.Load() {
+		look = d.among
+	}
 	for i, k := range keys {
 		var err error
-		if rows[i], err = d.row(k); err != nil {
+		if rows[i], err = look(k); err != nil {
 			return nil, err
 		}
 	}
@@ -326,8 +332,12 @@ func (d *Dotted) Persist(_ context.Context, w dotted.Write) error {
 	if err := batch.Set(entry, append(binary.BigEndian.AppendUint64(nil, w.Stamp.Time), w.Body...), nil); err != nil {
 		return err
 	}
+	put := d.merge
+	if d.beside.Load() {
+		put = d.join
+	}
 	for _, m := range w.Muts {
-		if err := d.merge(batch, w, m); err != nil {
+		if err := put(batch, w, m); err != nil {
 			return err
 		}
 	}
@@ -430,6 +440,9 @@ func (d *Dotted) Bury(ctx context.Context, before uint64) error {
 // bury removes a row if it is a tombstone yet.
 func (d *Dotted) bury(key string, before uint64, grave []byte) error {
 	defer d.lock([]string{key}, (*sync.RWMutex).Lock, (*sync.RWMutex).Unlock)()
+	if d.beside.Load() {
+		return d.buryBeside(key, before, grave)
+	}
 	r, err := d.row(key)
 	if err != nil {
 		return err

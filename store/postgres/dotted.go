@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -23,12 +24,13 @@ import (
 // on is an advisory lock for each origin: Persist holds it shared, from before it looks
 // whether the origin may write up to its commit, and Fence and Forget hold it alone.
 type Dotted struct {
-	s     *Store
-	space string
-	sql   dottedStatements
+	s      *Store
+	space  string
+	sql    dottedStatements
+	beside atomic.Bool // concurrent writes are kept
 }
 
-type dottedStatements struct{ load, persist, fetch, journal, begin, largest, fence, forget, raise, bury string }
+type dottedStatements struct{ load, persist, fetch, journal, begin, largest, fence, forget, raise, bury, keep, kept, among, join, sweep string }
 
 // Dotted returns the space of a name, which is made with its first row.
 func (s *Store) Dotted(space string) (*Dotted, error) {
@@ -49,9 +51,17 @@ func (s *Store) Dotted(space string) (*Dotted, error) {
 		largest: fill(`SELECT greatest(0, (SELECT max(time) FROM {{schema}}.lives WHERE space = $1), (SELECT max(time) FROM {{schema}}.journal WHERE space = $1))`),
 		fence:   fill(`SELECT {{schema}}.fence($1, $2, $3)`),
 		forget:  fill(`SELECT {{schema}}.let_go($1, $2, $3, $4, $5)`),
-		raise:   fill(`INSERT INTO {{schema}}.spaces VALUES ($1, $2) ON CONFLICT (space) DO UPDATE SET buried = greatest(spaces.buried, EXCLUDED.buried)`),
+		raise:   fill(`INSERT INTO {{schema}}.spaces (space, buried) VALUES ($1, $2) ON CONFLICT (space) DO UPDATE SET buried = greatest(spaces.buried, EXCLUDED.buried)`),
 		bury: fill(`WITH old AS (DELETE FROM {{schema}}.dotted WHERE space = $1 AND key IN
 			(SELECT key FROM {{schema}}.dotted WHERE space = $1 AND value IS NULL AND time < $2 LIMIT $3 FOR UPDATE SKIP LOCKED)
+			RETURNING key) SELECT count(*) FROM old`),
+		keep: fill(`INSERT INTO {{schema}}.spaces (space, buried, beside) SELECT $1, 0, $2 WHERE NOT EXISTS (SELECT FROM {{schema}}.lives WHERE space = $1) ON CONFLICT DO NOTHING`),
+		kept: fill(`SELECT coalesce((SELECT beside FROM {{schema}}.spaces WHERE space = $1), false)`),
+		among: fill(`SELECT k.i, coalesce((SELECT buried FROM {{schema}}.spaces WHERE space = $1), 0), r.key IS NOT NULL, r.value, coalesce(r.time, 0), coalesce(r.stamper, 0), coalesce(r.origin, 0), coalesce(r.n, 0)
+			FROM unnest($2::bytea[]) WITH ORDINALITY k(key, i) LEFT JOIN {{schema}}.beside r ON r.space = $1 AND r.key = k.key`),
+		join: fill(`SELECT {{schema}}.persist_beside($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`),
+		sweep: fill(`WITH old AS (DELETE FROM {{schema}}.beside WHERE space = $1 AND (key, origin, n) IN
+			(SELECT key, origin, n FROM {{schema}}.beside WHERE space = $1 AND value IS NULL AND time < $2 LIMIT $3 FOR UPDATE SKIP LOCKED)
 			RETURNING key) SELECT count(*) FROM old`),
 	}}, nil
 }
@@ -68,6 +78,9 @@ func (d *Dotted) lock(origin uint32) int64 {
 func (d *Dotted) Load(ctx context.Context, keys ...string) ([]dotted.Row, error) {
 	if d.s.closed.Load() {
 		return nil, store.ErrClosed
+	}
+	if d.beside.Load() {
+		return d.amongst(ctx, keys)
 	}
 	names := make([][]byte, len(keys))
 	for i, k := range keys {
@@ -126,8 +139,12 @@ func (d *Dotted) Persist(ctx context.Context, w dotted.Write) error {
 	}
 	defer conn.Release()
 	var status int
-	err = conn.QueryRow(ctx, d.sql.persist, d.space, d.lock(w.Dot.Origin), int64(w.Dot.Origin), int64(w.Dot.N),
-		int64(w.Stamp.Time), int64(w.Stamp.Origin), body, keys, values).Scan(&status)
+	sql, args := d.sql.persist, []any{d.space, d.lock(w.Dot.Origin), int64(w.Dot.Origin), int64(w.Dot.N),
+		int64(w.Stamp.Time), int64(w.Stamp.Origin), body, keys, values}
+	if d.beside.Load() {
+		sql, args = d.sql.join, append(args, over(muts)...)
+	}
+	err = conn.QueryRow(ctx, sql, args...).Scan(&status)
 	switch {
 	case err != nil:
 		return d.s.failed("persisting a causal write", err)
@@ -213,8 +230,12 @@ func (d *Dotted) Bury(ctx context.Context, before uint64) error {
 	if _, err := d.s.pool.Exec(ctx, d.sql.raise, d.space, int64(before)); err != nil {
 		return d.s.failed("forgetting deleted keys", err)
 	}
+	sql := d.sql.bury
+	if d.beside.Load() {
+		sql = d.sql.sweep
+	}
 	for buried := sweepRows; buried == sweepRows; {
-		err := d.s.pool.QueryRow(ctx, d.sql.bury, d.space, int64(before), sweepRows).Scan(&buried)
+		err := d.s.pool.QueryRow(ctx, sql, d.space, int64(before), sweepRows).Scan(&buried)
 		if err != nil {
 			return d.s.failed("forgetting deleted keys", err)
 		}

@@ -18,6 +18,7 @@ import (
 // Dotted is what a store of causal rows must have to be tested.
 type Dotted interface {
 	Load(ctx context.Context, keys ...string) ([]dotted.Row, error)
+	Keep(ctx context.Context, concurrent bool) error
 	Begin(ctx context.Context, origin uint32) error
 	Persist(ctx context.Context, w dotted.Write) error
 	Fetch(ctx context.Context, dots []dotted.Dot) ([][]byte, error)
@@ -61,6 +62,9 @@ var DottedChecks = []DottedCheck{
 	{"LettingGoHolds", lettingGoHolds},
 	{"RowsOfOneInstant", rowsOfOneInstant},
 	{"TheLargestTimeIsKnown", largestTimeIsKnown},
+	{"ConcurrentWritesAreKept", concurrentWritesAreKept},
+	{"TheSettingIsForEver", settingIsForEver},
+	{"VersionsUnderContention", versionsUnderContention},
 }
 
 // puts is a write of keys and values in turn; "-" deletes.

@@ -1,0 +1,128 @@
+package causal
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/freshet-cache/freshet/causal/mesh"
+)
+
+// What a transaction is to write where there is a merge function stands in its buffer as it
+// was given, and is merged with the snapshot's value before the commit; what is to replace
+// that, out of an Update or after a Delete, is marked Beside. The commit names what it is Over.
+
+// buffered is what a transaction is to write to a key, if anything.
+func (t *Tx[V]) buffered(key string) *mesh.Mut {
+	if i := slices.IndexFunc(t.m.Buffer, func(m mesh.Mut) bool { return m.Key == key }); i >= 0 {
+		return &t.m.Buffer[i]
+	}
+	return nil
+}
+
+// decode is what a transaction sees of a key.
+func (t *Tx[V]) decode(key string, it mesh.Item) (out Item[V], err error) {
+	b := t.buffered(key)
+	if t.sp.opt.Merge == nil || b == nil {
+		return t.sp.decode(key, it)
+	}
+	if b.Delete {
+		return out, nil
+	}
+	own, err := t.sp.opt.Codec.Decode(b.Value)
+	if err != nil || b.Beside {
+		return Item[V]{own, err == nil}, err
+	}
+	out, err = t.sp.fold(key, it)
+	if err != nil && !errors.Is(err, ErrUnlawful) || !out.Exists {
+		return Item[V]{own, err == nil}, err
+	}
+	v, e := t.sp.merged(key, out.Value, own)
+	return Item[V]{v, e == nil}, errors.Join(err, e)
+}
+
+// Update has the commit replace what the transaction sees of key by what f makes of it;
+// exists says whether there is anything. An error of f ends the update. Where the space has a
+// merge function, what others write outside the snapshot is merged with the result.
+func (t *Tx[V]) Update(ctx context.Context, key string, f func(value V, exists bool) (V, error)) error {
+	if err := valid(key); err != nil {
+		return err
+	}
+	items, err := t.look(ctx, key)
+	if err != nil {
+		return err
+	}
+	it, err := t.decode(key, items[0])
+	if err != nil && !errors.Is(err, ErrUnlawful) {
+		return err
+	}
+	v, err := f(it.Value, it.Exists)
+	if err != nil {
+		return err
+	}
+	b, err := t.sp.encode(key, v)
+	if err != nil {
+		return err
+	}
+	t.m.Set(mesh.Mut{Key: key, Value: b, Beside: t.sp.opt.Merge != nil})
+	return nil
+}
+
+// settle merges what is to be written with the snapshot's values, and names those.
+func (t *Tx[V]) settle(ctx context.Context) error {
+	if t.sp.opt.Merge == nil {
+		return nil
+	}
+	var keys []string
+	for _, m := range t.m.Buffer {
+		keys = append(keys, m.Key)
+	}
+	items, err := t.look(ctx, keys...)
+	if err != nil {
+		return err
+	}
+	for i, key := range keys {
+		m := *t.buffered(key)
+		if !m.Delete && !m.Beside {
+			it, err := t.decode(key, items[i])
+			if err != nil && !errors.Is(err, ErrUnlawful) {
+				return err
+			}
+			if m.Value, err = t.sp.encode(key, it.Value); err != nil {
+				return err
+			}
+		}
+		m.Over, m.Beside = items[i].Dots(), true
+		t.m.Set(m)
+	}
+	return nil
+}
+
+// reconcile merges what a branch is to write with what the transaction is to write there.
+func (t *Tx[V]) reconcile(f *Tx[V]) error {
+	if t.sp.opt.Merge == nil {
+		return nil
+	}
+	f.m.Buffer = slices.Clone(f.m.Buffer)
+	for i, m := range f.m.Buffer {
+		own := t.buffered(m.Key)
+		if own == nil || own.Delete || m.Delete {
+			continue
+		}
+		a, errA := t.sp.opt.Codec.Decode(own.Value)
+		b, errB := t.sp.opt.Codec.Decode(m.Value)
+		if err := errors.Join(errA, errB); err != nil {
+			return err
+		}
+		v, err := t.sp.merged(m.Key, a, b)
+		if err != nil {
+			return err
+		}
+		if m.Value, err = t.sp.encode(m.Key, v); err != nil {
+			return err
+		}
+		m.Beside = m.Beside && own.Beside // else the snapshot's is merged with it
+		f.m.Buffer[i] = m
+	}
+	return nil
+}
