@@ -28,7 +28,7 @@ func (o Options) movieSizes() microSizes {
 	case o.Preset == "paper":
 		return microSizes{1000, []float64{500, 1000, 1500, 2500}, 10 * time.Second, 128, 5}
 	}
-	return microSizes{1000, []float64{300, 900}, 350 * time.Millisecond, 128, 3}
+	return microSizes{1000, []float64{300, 900}, 500 * time.Millisecond, 128, 3}
 }
 
 const (

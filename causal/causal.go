@@ -279,7 +279,7 @@ func (s *Server) Enter(v View) {
 	s.ring = ring{}
 	var asked []mesh.Output
 	if s.machine != nil {
-		asked = s.step(mesh.Viewed{View: v.machine()}, nil)
+		asked = s.step(mesh.Viewed{View: v.machine()})
 	}
 	s.change()
 	s.mu.Unlock()
@@ -343,13 +343,16 @@ func (s *Server) beat() {
 		s.mu.Lock()
 		var asked []mesh.Output
 		if s.machine != nil {
-			asked = s.step(mesh.Beat{}, nil)
+			asked = s.step(mesh.Beat{})
 		}
 		s.mu.Unlock()
 		s.spawn(asked)
 		s.letGo()
 	}
 }
+
+// answers are channels on which nothing is under way.
+var answers = sync.Pool{New: func() any { return make(chan answer, 1) }}
 
 // do does one operation of a session.
 func (s *Server) do(ctx context.Context, op func(op mesh.Op) mesh.Input) (mesh.Reply, error) {
@@ -362,27 +365,21 @@ func (s *Server) do(ctx context.Context, op func(op mesh.Op) mesh.Input) (mesh.R
 		return mesh.Reply{}, err
 	}
 	s.ops++
-	var got *mesh.Reply
 	id := s.ops
 	in := op(id)
-	asked := s.step(in, func(r *mesh.Reply) bool {
-		if r.Op != id {
-			return false
-		}
-		got = r
-		return true
-	})
-	if got != nil { // nearly always: it was in memory
+	asked, got, done := s.stepFor(in, id)
+	if done { // nearly always: it was in memory
 		s.mu.Unlock()
 		s.spawn(asked)
-		return *got, outcome(*got, nil)
+		return got, outcome(got, nil)
 	}
-	ch := make(chan answer, 1)
+	ch := answers.Get().(chan answer)
 	s.waiting[id] = ch
 	s.mu.Unlock()
 	s.spawn(asked)
 	select {
-	case a := <-ch:
+	case a := <-ch: // there is no other
+		answers.Put(ch)
 		if a.err != nil && a.Op == 0 {
 			return mesh.Reply{}, a.err
 		}

@@ -155,7 +155,7 @@ func (s *Server) connect(next Member, view uint64) {
 	s.mu.Lock()
 	if s.ring.out == c { // else another view has said so
 		s.ring.out = nil
-		asked = s.step(mesh.Broken{}, nil)
+		asked = s.step(mesh.Broken{})
 	}
 	s.mu.Unlock()
 	s.spawn(asked)
@@ -186,7 +186,7 @@ func (s *Server) Accept(conn Conn) (deliver func(frame []byte)) {
 		if s.machine == nil {
 			c.send([]byte{frameAsk})
 		} else {
-			asked = s.step(mesh.Opened{View: view}, nil)
+			asked = s.step(mesh.Opened{View: view})
 		}
 		s.mu.Unlock()
 		if old != nil {
@@ -215,7 +215,7 @@ func (s *Server) arrived(c *stream, frame []byte) {
 func (s *Server) take(c *stream, frame []byte) (asked []mesh.Output, ok bool) {
 	switch {
 	case len(frame) == 1 && frame[0] == frameAsk && c == s.ring.out:
-		return s.step(mesh.Asked{View: s.view.Number}, nil), true
+		return s.step(mesh.Asked{View: s.view.Number}), true
 	case len(frame) == 0 || frame[0] != frameMessage:
 		return nil, false
 	}
@@ -223,16 +223,22 @@ func (s *Server) take(c *stream, frame []byte) (asked []mesh.Output, ok bool) {
 	if err != nil {
 		return nil, false
 	}
-	snap, is := m.(mesh.Snapshot)
+	_, is := m.(mesh.Snapshot)
 	switch {
-	case is && s.machine != nil || !is && s.machine == nil: // of another time
-		return nil, true
-	case is && snap.View != s.view.Number: // another has to be asked
+	case is != (s.machine == nil): // of another time
 		return nil, true
 	case is:
-		s.begin(mesh.Options{Copy: &snap})
-		s.change()
-		return s.step(mesh.Opened{View: snap.View}, nil), true
+		return s.copied(m.(mesh.Snapshot)), true
 	}
-	return s.step(mesh.Received{Message: m}, nil), true
+	return s.step(mesh.Received{Message: m}), true
+}
+
+// copied begins with what the predecessor has.
+func (s *Server) copied(snap mesh.Snapshot) []mesh.Output {
+	if snap.View != s.view.Number { // another has to be asked
+		return nil
+	}
+	s.begin(mesh.Options{Copy: &snap})
+	s.change()
+	return s.step(mesh.Opened{View: snap.View})
 }

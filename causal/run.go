@@ -13,15 +13,22 @@ import (
 )
 
 // step runs the machine under the lock. What can be done at once is done, in order;
-// what needs the store is returned. own takes the replies it wants.
-func (s *Server) step(in mesh.Input, own func(*mesh.Reply) bool) (asked []mesh.Output) {
+// what needs the store is returned.
+func (s *Server) step(in mesh.Input) (asked []mesh.Output) {
+	asked, _, _ = s.stepFor(in, 0)
+	return asked
+}
+
+// stepFor is step for a caller who takes the reply to one operation at once, if there is one.
+func (s *Server) stepFor(in mesh.Input, own mesh.Op) (asked []mesh.Output, got mesh.Reply, done bool) {
 	s.outs = s.machine.Step(uint64(time.Now().UnixMicro()), in, s.outs[:0])
 	for _, out := range s.outs {
 		switch out := out.(type) {
 		case mesh.Send:
 			s.ring.send(out)
 		case mesh.Reply:
-			if own != nil && own(&out) {
+			if own != 0 && out.Op == own {
+				got, done = out, true
 				continue
 			}
 			s.reply(out)
@@ -38,7 +45,7 @@ func (s *Server) step(in mesh.Input, own func(*mesh.Reply) bool) (asked []mesh.O
 		}
 	}
 	clear(s.outs)
-	return asked
+	return asked, got, done
 }
 
 // reply answers a caller that waits.
@@ -108,7 +115,7 @@ func (s *Server) perform(out mesh.Output) {
 			delete(s.refused, dot)
 		}
 	}
-	asked := s.step(in, nil)
+	asked := s.step(in)
 	s.cause = nil
 	s.mu.Unlock()
 	s.spawn(asked)

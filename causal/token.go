@@ -6,6 +6,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"hash"
+	"sync"
 
 	"github.com/freshet-cache/freshet/causal/wire"
 )
@@ -26,7 +28,7 @@ var (
 // sealer makes text of sessions, and back.
 type sealer struct {
 	space [8]byte
-	key   []byte
+	macs  *sync.Pool // of hash.Hash, which begin with the key; nil if there is none
 }
 
 const (
@@ -40,25 +42,30 @@ func newSealer(space string, key []byte) (s sealer) {
 	copy(s.space[:], sum[:])
 	if len(key) > 0 {
 		k := sha256.Sum256(append([]byte("freshet causal token "), key...))
-		s.key = k[:]
+		s.macs = &sync.Pool{New: func() any { return hmac.New(sha256.New, k[:]) }}
 	}
 	return s
 }
 
-func (s sealer) mac(b []byte) []byte {
-	m := hmac.New(sha256.New, s.key)
+// appendMac appends the code of b to a.
+func (s sealer) appendMac(a, b []byte) []byte {
+	m := s.macs.Get().(hash.Hash)
+	m.Reset()
 	_, _ = m.Write(b)
-	return m.Sum(nil)[:macBytes]
+	a = m.Sum(a)
+	s.macs.Put(m)
+	return a[:len(a)-sha256.Size+macBytes]
 }
 
 func (s sealer) seal(payload []byte) string {
 	kind := tokenOpen
-	if s.key != nil {
+	if s.macs != nil {
 		kind = tokenSealed
 	}
-	b := append(append([]byte{kind}, s.space[:]...), payload...)
-	if s.key != nil {
-		b = append(b, s.mac(b)...)
+	b := append(make([]byte, 0, 1+len(s.space)+len(payload)+sha256.Size), kind)
+	b = append(append(b, s.space[:]...), payload...)
+	if s.macs != nil {
+		b = s.appendMac(b, b)
 	}
 	return base64.RawURLEncoding.EncodeToString(b)
 }
@@ -73,14 +80,14 @@ func (s sealer) open(token string) ([]byte, error) {
 	}
 	sealed := b[0] == tokenSealed
 	switch {
-	case s.key != nil && !sealed:
+	case s.macs != nil && !sealed:
 		return nil, ErrForged
 	case sealed && len(b) < 1+len(s.space)+macBytes:
 		return nil, ErrToken
 	}
 	if sealed {
 		body, code := b[:len(b)-macBytes], b[len(b)-macBytes:]
-		if s.key != nil && !hmac.Equal(s.mac(body), code) {
+		if s.macs != nil && !hmac.Equal(s.appendMac(make([]byte, 0, sha256.Size), body), code) {
 			if string(body[1:1+len(s.space)]) != string(s.space[:]) {
 				return nil, ErrOtherSpace
 			}

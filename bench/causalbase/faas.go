@@ -2,6 +2,7 @@ package causalbase
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"time"
@@ -102,8 +103,11 @@ func (f *faas) Write(_ context.Context, key, value string) error {
 
 // Move implements Flow: the interval, and what was read, so that the interval can move.
 func (f *faas) Move(to int) error {
-	f.h.w.moved(16 + 8*len(f.seen) + weight(f.seen) + weight(f.writes))
-	f.at = to
+	b := binary.AppendUvarint(binary.AppendUvarint(make([]byte, 0, 256), f.lo), f.hi)
+	b = appendSettings(appendSettings(b, f.seen), f.writes)
+	f.h.w.moved(len(b))
+	r := read(b)
+	f.at, f.lo, f.hi, f.seen, f.writes = to, r.uint(), r.uint(), r.settings(), r.settings()
 	return nil
 }
 

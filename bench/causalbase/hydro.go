@@ -2,6 +2,7 @@ package causalbase
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -47,17 +48,18 @@ func (h *Hydro) Begin(_ context.Context, places []int, keys []string) (Flow, err
 	f := &hydro{h: h, at: places[0], been: []int{places[0]}, since: h.all[places[0]].upto()}
 	if h.con {
 		keys = slices.Compact(slices.Sorted(slices.Values(keys)))
-		f.cut = h.schedule(keys)
+		f.cuts = h.schedule(keys)
 	}
 	return f, nil
 }
 
 // schedule is what the scheduler does: it asks all servers, takes the latest version of
-// each key, and tells all. What a server has is what the store had once, so the latest of
-// several is what the store had at the latest of these times: a cut.
-func (h *Hydro) schedule(keys []string) map[string]*version {
+// each key, and tells all, who keep it for the workflow. What a server has is what the store
+// had once, so the latest of several is what the store had at the latest of these times: a
+// cut. What that needs goes along: the workflow's writes will need it.
+func (h *Hydro) schedule(keys []string) []cut {
 	n := len(h.all)
-	answers := make([][]*version, n)
+	answers, cuts := make([][]byte, n), make([]cut, n)
 	var left atomic.Int32
 	ask := func(serve func(i int)) {
 		left.Store(int32(n))
@@ -76,18 +78,52 @@ func (h *Hydro) schedule(keys []string) map[string]*version {
 		}
 		<-done
 	}
-	ask(func(i int) { answers[i], _ = h.all[i].read(keys) })
-	cut := make(map[string]*version, len(keys))
-	for _, got := range answers {
-		for i, v := range got {
-			if old := cut[keys[i]]; v != nil && (old == nil || old.seq < v.seq) {
-				cut[keys[i]] = v
+	asked := appendTexts(nil, keys)
+	ask(func(i int) {
+		want := read(asked).texts()
+		got, _ := h.all[i].read(want)
+		answers[i] = cut{saw(nil, want, got), h.needs(nil, got)}.append(nil)
+	})
+	latest := cut{}
+	for i, b := range answers {
+		c := read(b).cut()
+		if i == 0 {
+			latest = c
+			continue
+		}
+		for j, s := range c.rows {
+			if latest.rows[j].v.seq < s.v.seq {
+				latest.rows[j] = s
 			}
 		}
+		latest.needs = latest.needs.with(c.needs, 0)
 	}
-	ask(func(int) {})
-	return cut
+	said := latest.append(nil)
+	ask(func(i int) { cuts[i] = read(said).cut() })
+	return cuts
 }
+
+// needs are what all of these need, and what was needed before.
+func (h *Hydro) needs(before deps, got []*version) deps {
+	old := h.old()
+	for _, v := range got {
+		if v != nil && len(v.deps) > 0 {
+			before = before.with(v.deps, old)
+		}
+	}
+	return before
+}
+
+// cut is what a server of HydroCache-Con has of what a workflow has declared, or keeps for
+// it: versions by key, and what they need.
+type cut struct {
+	rows  []setting
+	needs deps
+}
+
+func (c cut) append(b []byte) []byte { return appendDeps(appendSettings(b, c.rows), c.needs, 0) }
+
+func (r *reader) cut() cut { return cut{r.settings(), r.deps(0)} }
 
 // hydro is a workflow of HydroCache.
 type hydro struct {
@@ -98,7 +134,7 @@ type hydro struct {
 	seen   []setting // what it has read, by key
 	needs  deps      // what they need
 	writes []setting
-	cut    map[string]*version // declared, of HydroCache-Con
+	cuts   []cut // by server, of HydroCache-Con, which keeps nothing else
 }
 
 // Read implements Flow. What was read or written before is carried, and not read again.
@@ -107,35 +143,31 @@ func (f *hydro) Read(_ context.Context, keys []string) ([]string, error) {
 	if len(rest) == 0 {
 		return out, nil
 	}
-	want, got := pick(keys, rest), make([]*version, len(rest))
-	if f.cut != nil {
-		for i, k := range want {
-			got[i] = f.cut[k]
+	if f.cuts != nil {
+		for _, i := range rest {
+			if j, ok := place(f.cuts[f.at].rows, keys[i]); ok {
+				out[i] = f.cuts[f.at].rows[j].v.value
+			}
 		}
-	} else {
-		var upto uint64
-		got, upto = f.h.all[f.at].read(want)
-		f.since = min(f.since, upto)
-		f.upstream(want, got)
+		return out, nil
 	}
+	want := pick(keys, rest)
+	got, upto := f.h.all[f.at].read(want)
+	f.since = min(f.since, upto)
+	f.upstream(want, got)
 	f.seen = saw(f.seen, want, got)
 	for i, v := range got {
 		if v != nil {
 			out[rest[i]] = v.value
-			f.needs = f.needs.with(v.deps, 0)
 		}
 	}
+	f.needs = f.h.needs(f.needs, got)
 	return out, f.valid()
 }
 
 // upstream asks the server where the workflow was last for what is too old here.
 func (f *hydro) upstream(keys []string, got []*version) {
-	needs := f.needs
-	for _, v := range got {
-		if v != nil {
-			needs = needs.with(v.deps, 0)
-		}
-	}
+	needs := f.h.needs(f.needs, got)
 	old := func(i int) bool {
 		have := uint64(0)
 		if got[i] != nil {
@@ -153,13 +185,12 @@ func (f *hydro) upstream(keys []string, got []*version) {
 		if len(want) == 0 || f.been[n] == f.at {
 			continue
 		}
+		asked := appendTexts(nil, pick(keys, want))
 		f.h.w.Links.Wait()
-		ask := make([]string, len(want))
-		for i, j := range want {
-			ask[i] = keys[j]
-		}
-		there, upto := f.h.all[f.been[n]].read(ask)
+		has, upto := f.h.all[f.been[n]].read(read(asked).texts())
+		answer := appendVersions(nil, has)
 		f.h.w.Links.Wait()
+		there := read(answer).versions(len(want))
 		f.since = min(f.since, upto)
 		for i, j := range want {
 			if there[i] != nil && (got[j] == nil || got[j].seq < there[i].seq) {
@@ -172,7 +203,7 @@ func (f *hydro) upstream(keys []string, got []*version) {
 // valid reports whether what was read is a cut; it is not known if it is too old for what
 // counts as a dependency.
 func (f *hydro) valid() error {
-	if f.cut != nil {
+	if f.cuts != nil {
 		return nil
 	}
 	if torn(f.seen) {
@@ -199,9 +230,14 @@ func (f *hydro) Write(_ context.Context, key, value string) error {
 	return nil
 }
 
-// Move implements Flow. What moves is counted, and not encoded, which is to its good.
+// Move implements Flow: what was read, what that needs, and what is to be written.
 func (f *hydro) Move(to int) error {
-	f.h.w.moved(8 + 8*len(f.seen) + weight(f.seen) + f.needs.bytes() + weight(f.writes))
+	b := binary.AppendUvarint(make([]byte, 0, 512), f.since)
+	b = appendSettings(appendSettings(b, f.seen), f.writes)
+	b = appendDeps(b, f.needs, 0)
+	f.h.w.moved(len(b))
+	r := read(b)
+	f.since, f.seen, f.writes, f.needs = r.uint(), r.settings(), r.settings(), r.deps(0)
 	if f.at = to; !slices.Contains(f.been, to) {
 		f.been = append(f.been, to)
 	}
@@ -235,6 +271,10 @@ func (f *hydro) End(context.Context) error {
 	if err := f.valid(); err != nil || len(f.writes) == 0 {
 		return err
 	}
-	f.h.rows.put(f.writes, f.needs.with(versions(f.seen), f.h.old()))
+	seen, needs := f.seen, f.needs
+	if f.cuts != nil {
+		seen, needs = f.cuts[f.at].rows, f.cuts[f.at].needs
+	}
+	f.h.rows.put(f.writes, needs.with(versions(seen), f.h.old()))
 	return nil
 }

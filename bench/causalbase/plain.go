@@ -2,6 +2,7 @@ package causalbase
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -97,12 +98,9 @@ func (n *node) set(key string, v *version) {
 // exponentially, beside that of the link.
 func newDax(w *World, initial map[string]string, lag time.Duration) *Dax {
 	d := &Dax{w: w, rows: newRows(w, initial), lag: lag}
+	all := loaded(initial)
 	for range w.Servers {
-		n := &node{rows: make(map[string]*version, len(initial))}
-		for k, v := range d.rows.rows {
-			n.rows[k] = v
-		}
-		d.nodes = append(d.nodes, n)
+		d.nodes = append(d.nodes, &node{rows: maps.Clone(all)})
 	}
 	return d
 }
@@ -159,15 +157,17 @@ func (f *eventual) Read(_ context.Context, keys []string) ([]string, error) {
 // Write implements Flow.
 func (f *eventual) Write(_ context.Context, key, value string) error {
 	v := &version{value: value}
-	f.d.rows.put([]setting{{key, v}}, nil)
+	v.seq = f.d.rows.put([]setting{{key, v}}, nil)
 	f.d.nodes[f.at].set(key, v)
+	copied := appendSettings(nil, []setting{{key, v}})
 	for i, n := range f.d.nodes {
 		if i == f.at {
 			continue
 		}
 		f.d.away.Add(1)
 		arrive := func() {
-			n.set(key, v)
+			c := read(copied).settings()[0]
+			n.set(c.key, c.v)
 			f.d.away.Add(-1)
 		}
 		if f.d.lag == 0 {
@@ -225,13 +225,11 @@ func newTables(w *World, initial map[string]string, period time.Duration) *table
 	t := &tables{w: w, rows: newRows(w, initial), period: period}
 	ctx, stop := context.WithCancel(context.Background())
 	t.stop = stop
+	all := loaded(initial)
 	for range w.Servers {
 		c := &table{}
 		for i := range c.sides {
-			c.sides[i].rows = make(map[string]*version, len(initial))
-			for k, v := range t.rows.rows {
-				c.sides[i].rows[k] = v
-			}
+			c.sides[i].rows = maps.Clone(all)
 		}
 		t.all = append(t.all, c)
 	}
@@ -249,7 +247,8 @@ func (t *tables) keep(ctx context.Context, i int, c *table) {
 	tick := time.NewTicker(t.period)
 	defer tick.Stop()
 	for {
-		c.refresh(t.rows.since(c.upto()))
+		feed, upto := t.rows.since(c.upto())
+		c.refresh(told(feed), upto)
 		if i == 0 {
 			t.mark()
 		}

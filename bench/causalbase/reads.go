@@ -81,10 +81,3 @@ func buffered(writes []setting, key, value string) []setting {
 	writes = slices.DeleteFunc(slices.Clone(writes), func(w setting) bool { return w.key == key })
 	return append(writes, setting{key, &version{value: value}})
 }
-
-func weight(writes []setting) (n int) {
-	for _, w := range writes {
-		n += 2 + len(w.key) + len(w.v.value)
-	}
-	return n
-}

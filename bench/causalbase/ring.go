@@ -35,15 +35,21 @@ type Ring struct {
 type journaled struct {
 	*memory.Dotted
 	mu    sync.Mutex
-	sizes map[dotted.Dot]int
+	sizes map[uint32]map[uint64]int // by origin and number
+	gone  map[uint32]uint64         // up to which number
 	held  atomic.Int64
 }
 
 // Persist commits a write.
 func (j *journaled) Persist(ctx context.Context, w dotted.Write) error {
 	j.mu.Lock()
-	if _, ok := j.sizes[w.Dot]; !ok {
-		j.sizes[w.Dot] = len(w.Body)
+	life := j.sizes[w.Dot.Origin]
+	if life == nil {
+		life = map[uint64]int{}
+		j.sizes[w.Dot.Origin] = life
+	}
+	if _, ok := life[w.Dot.N]; !ok {
+		life[w.Dot.N] = len(w.Body)
 		j.held.Add(int64(len(w.Body)))
 	}
 	j.mu.Unlock()
@@ -58,12 +64,11 @@ func (j *journaled) Forget(ctx context.Context, origin uint32, upto uint64) erro
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for d, n := range j.sizes {
-		if d.Origin == origin && d.N <= upto {
-			delete(j.sizes, d)
-			j.held.Add(-int64(n))
-		}
+	for n := j.gone[origin] + 1; n <= upto; n++ {
+		j.held.Add(-int64(j.sizes[origin][n]))
+		delete(j.sizes[origin], n)
 	}
+	j.gone[origin] = max(j.gone[origin], upto)
 	return nil
 }
 
@@ -72,7 +77,7 @@ func newRing(ctx context.Context, w *World, rows map[string]string, tcc bool) (*
 		w.answer()
 		return nil
 	}})
-	r := &Ring{world: w, store: &journaled{Dotted: db, sizes: map[dotted.Dot]int{}}, ready: make(chan struct{}), tcc: tcc}
+	r := &Ring{world: w, store: &journaled{Dotted: db, sizes: map[uint32]map[uint64]int{}, gone: map[uint32]uint64{}}, ready: make(chan struct{}), tcc: tcc}
 	for k, v := range rows {
 		db.Outside(k, []byte(v), 1)
 	}

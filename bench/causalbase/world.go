@@ -46,8 +46,8 @@ func (s *Sleeper) Sleep(d time.Duration) {
 // Close ends the sleeper, and who sleeps.
 func (s *Sleeper) Close() { _ = s.f.Close() }
 
-// Line is a constant delay: what is sent comes out in order, that much later. A line
-// without delay passes things on at once.
+// Line is a constant delay: what is sent comes out in order, that much later, and up to a
+// fiftieth of it more. A line without delay passes things on at once.
 type Line struct {
 	delay time.Duration
 	sleep *Sleeper
@@ -62,6 +62,8 @@ type Line struct {
 
 // Sent is how often something was sent on the line.
 func (l *Line) Sent() int64 { return l.sent.Load() }
+
+const grain = 50
 
 type parcel struct {
 	due time.Time
@@ -131,8 +133,8 @@ func (l *Line) run() {
 		}
 		switch {
 		case n > 0: // more may be due by this time
-		case rest >= 0:
-			l.sleep.Sleep(rest)
+		case rest >= 0: // no finer than a part of the delay: each time costs whatever is measured
+			l.sleep.Sleep(max(rest, l.delay/grain))
 		default:
 			select {
 			case <-l.wake:

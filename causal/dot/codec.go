@@ -17,50 +17,100 @@ func AppendDots(b []byte, dots []Dot) []byte {
 // AppendFrontier appends the encoding of a set.
 func AppendFrontier(b []byte, f Frontier) []byte { return appendRuns(AppendDots(b, f.upto), f.extra) }
 
-// appendRuns appends sorted dots as runs of numbers that follow one another: where each
-// begins, and how many come behind. What is shown out of turn comes in such runs.
-func appendRuns(b []byte, dots []Dot) []byte {
-	runs := 0
-	for i, d := range dots {
-		if i == 0 || !follows(dots[i-1], d) {
-			runs++
-		}
-	}
-	b = binary.AppendUvarint(b, uint64(runs))
-	for i := 0; i < len(dots); {
-		from := i
-		for i++; i < len(dots) && follows(dots[i-1], dots[i]); i++ {
-		}
-		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(dots[from].Origin)), dots[from].N)
-		b = binary.AppendUvarint(b, uint64(i-from-1))
+// appendRuns appends runs: where each begins, and how many dots come behind.
+func appendRuns(b []byte, runs []run) []byte {
+	b = binary.AppendUvarint(b, uint64(len(runs)))
+	for _, r := range runs {
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(r.Origin)), r.From)
+		b = binary.AppendUvarint(b, r.To-r.From)
 	}
 	return b
 }
 
-func follows(a, b Dot) bool { return a.Origin == b.Origin && a.N+1 == b.N }
+// How a frontier is told beside an earlier one.
+const (
+	told    byte = iota // in full
+	changed             // by what has changed
+	same                // it has not
+)
 
-// AppendDelta tells a frontier by what it has that an earlier one had not, if that tells
-// it.
+// AppendDelta tells a frontier by what differs from an earlier one, if that tells it.
 func AppendDelta(b []byte, last, f Frontier) []byte {
-	var changed []Dot
-	for _, d := range f.upto {
-		if n := last.Upto(d.Origin); d.N > n {
-			changed = append(changed, Dot{d.Origin, d.N - n})
-		} else if d.N < n {
-			return AppendFrontier(append(b, 0), f)
+	for i, d := range last.upto {
+		if f.uptoAt(i, d.Origin) == 0 {
+			return AppendFrontier(append(b, told), f)
 		}
 	}
-	for _, d := range last.upto {
-		if f.Upto(d.Origin) == 0 {
-			return AppendFrontier(append(b, 0), f)
+	more := 0
+	for i, d := range f.upto {
+		if d.N != last.uptoAt(i, d.Origin) {
+			more++
 		}
 	}
-	return appendRuns(AppendDots(append(b, 1), changed), f.extra)
+	if more == 0 && slices.Equal(f.extra, last.extra) {
+		return append(b, same)
+	}
+	b = binary.AppendUvarint(append(b, changed), uint64(more))
+	for i, d := range f.upto {
+		if n := d.N - last.uptoAt(i, d.Origin); n != 0 {
+			b = binary.AppendVarint(binary.AppendUvarint(b, uint64(d.Origin)), int64(n))
+		}
+	}
+	return appendEdits(b, last.extra, f.extra)
+}
+
+// appendEdits tells runs by those of earlier ones: again and again how many stay, how many
+// go, and what comes instead. After the last edit all stay.
+func appendEdits(b []byte, last, runs []run) []byte {
+	edits, end := 0, len(b)
+	for {
+		keep := 0
+		for keep < len(last) && keep < len(runs) && last[keep] == runs[keep] {
+			keep++
+		}
+		last, runs = last[keep:], runs[keep:]
+		if len(last)+len(runs) == 0 {
+			break
+		}
+		drop, add := 0, 0
+		for drop < len(last) || add < len(runs) {
+			if add == len(runs) || drop < len(last) && last[drop].before(runs[add]) {
+				drop++
+			} else if drop == len(last) || last[drop] != runs[add] {
+				add++
+			} else {
+				break
+			}
+		}
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(keep)), uint64(drop))
+		b = appendRuns(b, runs[:add])
+		last, runs = last[drop:], runs[add:]
+		edits++
+	}
+	if edits < 0x80 { // nearly always
+		return slices.Insert(b, end, byte(edits))
+	}
+	return slices.Insert(b, end, binary.AppendUvarint(nil, uint64(edits))...)
 }
 
 // AppendBytes appends bytes and how many they are.
 func AppendBytes(b, v []byte) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(v))), v...)
+}
+
+// AppendString appends a text and its length.
+func AppendString(b []byte, v string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(v))), v...)
+}
+
+// AppendNamed appends the encoding of a dot and others, as AppendDots does of all.
+func AppendNamed(b []byte, d Dot, others []Dot) []byte {
+	b = binary.AppendUvarint(b, uint64(1+len(others)))
+	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(d.Origin)), d.N)
+	for _, d := range others {
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(d.Origin)), d.N)
+	}
+	return b
 }
 
 // Reader takes an encoding apart. Once it is bad, it is bad to the end, and returns zeros.
@@ -123,13 +173,14 @@ func (r *Reader) Count() int {
 }
 
 // Dots are what AppendDots has appended.
-func (r *Reader) Dots() (out []Dot) {
-	n := r.Count()
+func (r *Reader) Dots() []Dot { return r.dots(r.Count()) }
+
+func (r *Reader) dots(n int) (out []Dot) {
+	if n > 0 {
+		out = make([]Dot, 0, min(n, len(r.b)/2+1)) // each takes two bytes at least
+	}
 	for range n {
-		d := Dot{r.Origin(), r.Uint()}
-		if d.Origin == 0 || d.N == 0 {
-			r.Fail()
-		}
+		d := r.dot()
 		if r.bad {
 			return nil
 		}
@@ -138,42 +189,96 @@ func (r *Reader) Dots() (out []Dot) {
 	return out
 }
 
+func (r *Reader) dot() Dot {
+	d := Dot{r.Origin(), r.Uint()}
+	if d.Origin == 0 || d.N == 0 {
+		r.Fail()
+	}
+	return d
+}
+
+// Named is what AppendNamed has appended.
+func (r *Reader) Named() (d Dot, others []Dot) {
+	n := r.Count()
+	if d = r.dot(); n == 0 {
+		r.Fail()
+	}
+	return d, r.dots(n - 1)
+}
+
 // maxExtra bounds the dots above an origin's number that a set may have when it is read:
 // a few bytes could tell of more than memory holds.
 const maxExtra = 1 << 18
 
-// runs are what appendRuns has appended.
-func (r *Reader) runs() (out []Dot) {
-	for range r.Count() {
-		d, more := Dot{r.Origin(), r.Uint()}, r.Uint()
-		if d.Origin == 0 || d.N == 0 || more >= maxExtra-uint64(min(len(out), maxExtra)) || d.N+more < d.N || len(out) > 0 && follows(out[len(out)-1], d) {
+// runs are what appendRuns has appended, behind others.
+func (r *Reader) runs(out []run) []run {
+	n := r.Count()
+	if out == nil && n > 0 {
+		out = make([]run, 0, min(n, len(r.b)/3+1))
+	}
+	for range n {
+		o, from, more := r.Origin(), r.Uint(), r.Uint()
+		if o == 0 || from == 0 || from+more+1 < from {
 			r.Fail()
 		}
 		if r.bad {
 			return nil
 		}
-		out = slices.Grow(out, int(more)+1)
-		for i := range more + 1 {
-			out = append(out, Dot{d.Origin, d.N + i})
+		out = append(out, run{o, from, from + more})
+	}
+	return out
+}
+
+// edits are what appendEdits has appended, after the same last.
+func (r *Reader) edits(last []run) (out []run) {
+	n := r.Count()
+	if n == 0 {
+		return last
+	}
+	out = make([]run, 0, len(last)+min(n, len(r.b)/3+1))
+	for range n {
+		keep, drop := r.Uint(), r.Uint()
+		if keep > uint64(len(last)) || drop > uint64(len(last))-keep {
+			r.Fail()
+			return nil
 		}
+		out = r.runs(append(out, last[:keep]...))
+		last = last[keep+drop:]
+	}
+	if out = append(out, last...); len(out) == 0 {
+		return nil
 	}
 	return out
 }
 
 // Frontier is what AppendFrontier has appended.
 func (r *Reader) Frontier() (f Frontier) {
-	f.upto, f.extra = r.Dots(), r.runs()
+	f.upto, f.extra = r.Dots(), r.runs(nil)
 	return r.valid(f)
 }
 
 // valid is a frontier that is as all frontiers are, or a failure.
 func (r *Reader) valid(f Frontier) Frontier {
-	ok := slices.IsSortedFunc(f.upto, Dot.Compare) && slices.IsSortedFunc(f.extra, Dot.Compare)
+	ok, at, dots := true, 0, uint64(0)
 	for i, d := range f.upto {
-		ok = ok && (i == 0 || f.upto[i-1].Origin < d.Origin)
+		ok = ok && (i == 0 || f.upto[i-1].Origin < d.Origin) && d.N+1 > 0
 	}
-	for i, d := range f.extra {
-		ok = ok && (i == 0 || f.extra[i-1] != d) && d.N > f.Upto(d.Origin)+1 && f.Upto(d.Origin) < d.N
+	for i, e := range f.extra {
+		for at < len(f.upto) && f.upto[at].Origin < e.Origin {
+			at++
+		}
+		end := uint64(0) // of what is before it
+		switch {
+		case i > 0 && f.extra[i-1].Origin > e.Origin:
+			ok = false
+		case i > 0 && f.extra[i-1].Origin == e.Origin:
+			end = f.extra[i-1].To
+		case at < len(f.upto) && f.upto[at].Origin == e.Origin:
+			end = f.upto[at].N
+		}
+		more := e.To - e.From
+		ok = ok && e.From > end && e.From-end > 1 && more < maxExtra-min(dots, maxExtra)
+		dots += more + 1
 	}
 	if !ok || r.bad {
 		r.Fail()
@@ -185,27 +290,38 @@ func (r *Reader) valid(f Frontier) Frontier {
 // Delta is what AppendDelta has appended, after the same last.
 func (r *Reader) Delta(last Frontier) Frontier {
 	switch r.Byte() {
-	case 0:
+	case told:
 		return r.Frontier()
-	case 1:
+	case changed:
 		f := Frontier{upto: slices.Clone(last.upto)}
-		for _, d := range r.Dots() {
+		for range r.Count() {
+			d := r.dot()
+			if r.bad {
+				return Frontier{}
+			}
 			i := f.at(d.Origin)
-			if f.upto[i].N += d.N; f.upto[i].N < d.N {
+			if f.upto[i].N += d.N>>1 ^ -(d.N & 1); f.upto[i].N == 0 { // as Varint has it: it may be less than it was
 				r.Fail()
 			}
 		}
-		f.extra = r.runs()
+		f.extra = r.edits(last.extra)
 		return r.valid(f)
+	case same:
+		return last
 	}
 	r.Fail()
 	return Frontier{}
 }
 
 // Bytes are what AppendBytes has appended.
-func (r *Reader) Bytes() []byte {
+func (r *Reader) Bytes() []byte { return slices.Clone(r.bytes()) }
+
+// String is what AppendString has appended.
+func (r *Reader) String() string { return string(r.bytes()) }
+
+func (r *Reader) bytes() []byte {
 	n := r.Count()
 	v := r.b[:n:n]
 	r.b = r.b[n:]
-	return slices.Clone(v)
+	return v
 }

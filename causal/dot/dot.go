@@ -50,7 +50,14 @@ func (s Stamp) String() string { return fmt.Sprintf("%d@%d", s.Time, s.Origin) }
 // was handed out does not change.
 type Frontier struct {
 	upto  []Dot // by origin, one each
-	extra []Dot // sorted; each at least two above its origin's
+	extra []run // sorted; each begins at least two above what is before it
+}
+
+// run is the dots of an origin from one number to another. What is shown out of turn comes
+// in such runs.
+type run struct {
+	Origin   Origin
+	From, To uint64
 }
 
 // NewFrontier is the set of the given dots.
@@ -71,12 +78,35 @@ func All(o Origin, n uint64) (f Frontier) {
 
 // Upto is the number up to which every dot of an origin is in the set.
 func (f Frontier) Upto(o Origin) uint64 {
-	for _, d := range f.upto {
-		if d.Origin == o {
-			return d.N
+	for i := range f.upto {
+		if f.upto[i].Origin == o {
+			return f.upto[i].N
 		}
 	}
 	return 0
+}
+
+// uptoAt is Upto of an origin that may stand at that place: frontiers of one ring have the
+// same shape.
+func (f Frontier) uptoAt(i int, o Origin) uint64 {
+	if i < len(f.upto) && f.upto[i].Origin == o {
+		return f.upto[i].N
+	}
+	return f.Upto(o)
+}
+
+// next is the place of the first run that ends at a dot or behind it.
+func (f Frontier) next(d Dot) int {
+	low, high := 0, len(f.extra)
+	for low < high {
+		mid := int(uint(low+high) >> 1)
+		if r := &f.extra[mid]; r.Origin < d.Origin || r.Origin == d.Origin && r.To < d.N {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	return low
 }
 
 // Covers reports whether a dot is in the set.
@@ -87,28 +117,27 @@ func (f Frontier) Covers(d Dot) bool {
 	if len(f.extra) == 0 {
 		return false
 	}
-	_, ok := slices.BinarySearchFunc(f.extra, d, Dot.Compare)
-	return ok
+	i := f.next(d)
+	return i < len(f.extra) && f.extra[i].Origin == d.Origin && f.extra[i].From <= d.N
 }
 
-// Within reports whether every dot of f is in o.
+// Within reports whether every dot of f is in o. What is behind o's number of an origin is
+// not, for there is a gap.
 func (f Frontier) Within(o Frontier) bool {
 	for i, d := range f.upto {
-		if i < len(o.upto) && o.upto[i].Origin == d.Origin { // two frontiers of one ring have the same shape
-			if d.N <= o.upto[i].N {
-				continue
-			}
-		} else if d.N <= o.Upto(d.Origin) {
-			continue
-		}
-		for n := o.Upto(d.Origin) + 1; n <= d.N; n++ {
-			if !o.Covers(Dot{d.Origin, n}) {
-				return false
-			}
+		if d.N > o.uptoAt(i, d.Origin) {
+			return false
 		}
 	}
-	for _, d := range f.extra {
-		if !o.Covers(d) {
+	at := 0
+	for _, r := range f.extra {
+		for at < len(o.extra) && (o.extra[at].Origin < r.Origin || o.extra[at].Origin == r.Origin && o.extra[at].To < r.To) {
+			at++
+		}
+		if at < len(o.extra) && o.extra[at].Origin == r.Origin && o.extra[at].From <= r.From {
+			continue
+		}
+		if r.To > o.Upto(r.Origin) {
 			return false
 		}
 	}
@@ -128,50 +157,103 @@ func (f Frontier) Union(o Frontier) Frontier {
 	case f.Within(o):
 		return o
 	}
-	u := f.Clone()
-	for _, d := range o.upto {
-		i := u.at(d.Origin)
-		u.upto[i].N = max(u.upto[i].N, d.N)
-		u.absorb(i)
+	u := Frontier{upto: make([]Dot, 0, max(len(f.upto), len(o.upto)))}
+	for a, b := f.upto, o.upto; len(a)+len(b) > 0; {
+		switch {
+		case len(b) == 0 || len(a) > 0 && a[0].Origin < b[0].Origin:
+			u.upto, a = append(u.upto, a[0]), a[1:]
+		case len(a) == 0 || b[0].Origin < a[0].Origin:
+			u.upto, b = append(u.upto, b[0]), b[1:]
+		default:
+			u.upto = append(u.upto, Dot{a[0].Origin, max(a[0].N, b[0].N)})
+			a, b = a[1:], b[1:]
+		}
 	}
-	for _, d := range o.extra {
-		u.Add(d)
+	if len(f.extra)+len(o.extra) == 0 {
+		return u
+	}
+	u.extra = make([]run, 0, len(f.extra)+len(o.extra))
+	at := 0
+	for a, b := f.extra, o.extra; len(a)+len(b) > 0; {
+		if len(b) == 0 || len(a) > 0 && a[0].before(b[0]) {
+			at = u.append(a[0], at)
+			a = a[1:]
+		} else {
+			at = u.append(b[0], at)
+			b = b[1:]
+		}
 	}
 	return u
+}
+
+func (r run) before(o run) bool {
+	return r.Origin < o.Origin || r.Origin == o.Origin && r.From < o.From
+}
+
+// append adds a run behind all others. The place of its origin in upto is at or later, and
+// is returned: there is one unless the origin's first dot is missing.
+func (f *Frontier) append(r run, at int) int {
+	for at < len(f.upto) && f.upto[at].Origin < r.Origin {
+		at++
+	}
+	if at < len(f.upto) && f.upto[at].Origin == r.Origin && r.From <= f.upto[at].N+1 {
+		f.upto[at].N = max(f.upto[at].N, r.To)
+		return at
+	}
+	if n := len(f.extra); n > 0 && f.extra[n-1].Origin == r.Origin && r.From <= f.extra[n-1].To+1 {
+		f.extra[n-1].To = max(f.extra[n-1].To, r.To)
+	} else {
+		f.extra = append(f.extra, r)
+	}
+	return at
 }
 
 // Size is how many numbers it takes to tell the set.
 func (f Frontier) Size() int { return len(f.upto) + len(f.extra) }
 
 // Only is the part of a set that is of one origin.
-func (f Frontier) Only(o Origin) (g Frontier) {
-	other := func(d Dot) bool { return d.Origin != o }
-	g = f.Clone()
-	return Frontier{slices.DeleteFunc(g.upto, other), slices.DeleteFunc(g.extra, other)}
+func (f Frontier) Only(o Origin) Frontier {
+	return f.Without(func(other Origin) bool { return other != o })
 }
 
 // Last is the largest number of any origin.
 func (f Frontier) Last() (n uint64) {
-	for _, d := range slices.Concat(f.upto, f.extra) {
+	for _, d := range f.upto {
 		n = max(n, d.N)
+	}
+	for _, r := range f.extra {
+		n = max(n, r.To)
 	}
 	return n
 }
 
-// Missing are the dots of f that are not in o, by origin and number. There may be
-// any number of them; whoever calls knows that f is bounded.
+// Missing are the dots of f that are not in o, by origin and number in upto, then above.
+// There may be any number of them; whoever calls knows that f is bounded.
 func (f Frontier) Missing(o Frontier, out []Dot) []Dot {
 	for _, d := range f.upto {
-		for n := o.Upto(d.Origin) + 1; n <= d.N; n++ {
-			if e := (Dot{d.Origin, n}); !o.Covers(e) {
-				out = append(out, e)
-			}
-		}
+		out = o.lacks(run{d.Origin, 1, d.N}, out)
 	}
-	for _, d := range f.extra {
-		if !o.Covers(d) {
-			out = append(out, d)
+	for _, r := range f.extra {
+		out = o.lacks(r, out)
+	}
+	return out
+}
+
+// lacks are the dots of a run that are not in the set.
+func (f Frontier) lacks(r run, out []Dot) []Dot {
+	n := max(r.From, f.Upto(r.Origin)+1)
+	if n > r.To {
+		return out
+	}
+	for i := f.next(Dot{r.Origin, n}); n <= r.To; i++ {
+		to, next := r.To, r.To+1
+		if i < len(f.extra) && f.extra[i].Origin == r.Origin && f.extra[i].From <= r.To {
+			to, next = f.extra[i].From-1, f.extra[i].To+1
 		}
+		for ; n <= to; n++ {
+			out = append(out, Dot{r.Origin, n})
+		}
+		n = next
 	}
 	return out
 }
@@ -193,41 +275,49 @@ func (f *Frontier) at(o Origin) int {
 	return i
 }
 
-// absorb takes the extra dots that continue the i-th origin into it.
-func (f *Frontier) absorb(i int) {
-	if len(f.extra) == 0 {
+// Add puts a dot into a set that nobody else has. What comes after a gap stays apart: the
+// gap is not ours to fill.
+func (f *Frontier) Add(d Dot) {
+	n := f.Upto(d.Origin)
+	if d.N <= n {
 		return
 	}
-	o := f.upto[i].Origin
-	from, _ := slices.BinarySearchFunc(f.extra, Dot{o, 0}, Dot.Compare)
-	to := from
-	for to < len(f.extra) && f.extra[to].Origin == o && f.extra[to].N <= f.upto[i].N+1 {
-		f.upto[i].N = max(f.upto[i].N, f.extra[to].N)
-		to++
-	}
-	f.extra = slices.Delete(f.extra, from, to)
-}
-
-// Add puts a dot into a set that nobody else has.
-func (f *Frontier) Add(d Dot) {
-	if d.N == f.Upto(d.Origin)+1 { // what comes after a gap stays apart: the gap is not ours to fill
+	if d.N == n+1 {
 		i := f.at(d.Origin)
 		f.upto[i].N = d.N
-		f.absorb(i)
-	} else if !f.Covers(d) {
-		i, _ := slices.BinarySearchFunc(f.extra, d, Dot.Compare)
-		f.extra = slices.Insert(f.extra, i, d)
+		if len(f.extra) == 0 {
+			return
+		}
+		if j := f.next(d); j < len(f.extra) && f.extra[j].Origin == d.Origin && f.extra[j].From == d.N+1 {
+			f.upto[i].N = f.extra[j].To
+			f.extra = slices.Delete(f.extra, j, j+1)
+		}
+		return
+	}
+	i := f.next(d)
+	same := func(i int) bool { return i >= 0 && i < len(f.extra) && f.extra[i].Origin == d.Origin }
+	switch after, behind := same(i-1) && f.extra[i-1].To+1 == d.N, same(i) && f.extra[i].From == d.N+1; {
+	case same(i) && f.extra[i].From <= d.N:
+	case after && behind:
+		f.extra[i-1].To = f.extra[i].To
+		f.extra = slices.Delete(f.extra, i, i+1)
+	case after:
+		f.extra[i-1].To = d.N
+	case behind:
+		f.extra[i].From = d.N
+	default:
+		f.extra = slices.Insert(f.extra, i, run{d.Origin, d.N, d.N})
 	}
 }
 
 // Without is the set without the origins for which gone is true.
 func (f Frontier) Without(gone func(Origin) bool) Frontier {
-	drop := func(d Dot) bool { return gone(d.Origin) }
-	if !slices.ContainsFunc(f.upto, drop) && !slices.ContainsFunc(f.extra, drop) {
+	dots, runs := func(d Dot) bool { return gone(d.Origin) }, func(r run) bool { return gone(r.Origin) }
+	if !slices.ContainsFunc(f.upto, dots) && !slices.ContainsFunc(f.extra, runs) {
 		return f
 	}
 	f = f.Clone()
-	return Frontier{slices.DeleteFunc(f.upto, drop), slices.DeleteFunc(f.extra, drop)}
+	return Frontier{slices.DeleteFunc(f.upto, dots), slices.DeleteFunc(f.extra, runs)}
 }
 
 // String is the set for people.
@@ -236,8 +326,10 @@ func (f Frontier) String() string {
 	for _, d := range f.upto {
 		fmt.Fprintf(&b, " %d..%d", d.Origin, d.N)
 	}
-	for _, d := range f.extra {
-		fmt.Fprintf(&b, " %v", d)
+	for _, r := range f.extra {
+		for n := r.From; n <= r.To; n++ {
+			fmt.Fprintf(&b, " %v", Dot{r.Origin, n})
+		}
 	}
 	return "{" + strings.TrimPrefix(b.String(), " ") + "}"
 }

@@ -61,8 +61,15 @@ func TestFrontiersAreSets(t *testing.T) {
 func TestEncoding(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	var last Frontier
-	for range 5_000 {
+	for range 20_000 {
 		f := last.Clone()
+		if n := len(f.extra); n > 0 && r.IntN(4) == 0 { // a set of somebody who knows less
+			i := r.IntN(n)
+			f.extra = slices.Delete(f.extra, i, min(n, i+1+r.IntN(3)))
+		}
+		if n := len(f.upto); n > 0 && r.IntN(4) == 0 {
+			f.upto[r.IntN(n)].N = 1
+		}
 		if r.IntN(20) == 0 {
 			f = Frontier{}
 		}

@@ -30,8 +30,9 @@
 //
 // The ring:
 //
-//	M6  One connection in order leads to the successor. A write that names its head goes
-//	    on even where it is known, behind all that was passed on before it.
+//	M6  One connection in order leads to the successor. A write goes on, behind all that
+//	    was passed on before it, until it comes to who knows it; and even there if its
+//	    origin is its head.
 //	M7  The head's predecessor, where the ring ends, shows it and its causes.
 //	M8  Nothing is shown unless every server has received it.
 //

@@ -34,8 +34,9 @@ func (s *Server) pass(head Origin, w *Write, out []Output) []Output {
 	return out
 }
 
-// chain receives a write. What is known already goes on as well: its head counts on
-// it to reach the end of the ring, behind all that was sent before (M6).
+// chain receives a write. What is known already goes on as well if its origin is the head:
+// somebody has to tell, soon, that it has been everywhere. Who else put it onto the ring
+// wants it in front of what depends on it, and where it is known it is (M6).
 func (s *Server) chain(m Chain, out []Output) []Output {
 	if m.View != s.view.Number || s.over { // V1
 		return append(out, Event{StaleMessage})
@@ -44,7 +45,7 @@ func (s *Server) chain(m Chain, out []Output) []Output {
 	if !known {
 		s.take(m.Write)
 	}
-	if m.Head == 0 && known { // M17: it was sent again only because somebody lacked it
+	if known && m.Head != m.Write.Dot.Origin { // M6, M17: or it was sent again only because somebody lacked it
 		return out
 	}
 	return s.pass(m.Head, m.Write, out)

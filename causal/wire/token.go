@@ -12,7 +12,7 @@ import (
 // writes with their values, beyond that only their dots: the journal has the rest. What it
 // takes then is bounded by the servers and by the writes that are visible nowhere.
 func Token(s *mesh.Session, limit int) []byte {
-	head := binary.AppendUvarint([]byte{wireVersion}, s.Time)
+	head := binary.AppendUvarint(append(make([]byte, 0, usual), wireVersion), s.Time)
 	head = dot.AppendFrontier(head, s.Deps)
 	b := binary.AppendUvarint(head, uint64(len(s.Carried)))
 	for _, w := range s.Carried {
@@ -56,11 +56,11 @@ func Resume(token []byte) (*mesh.Session, error) {
 // TxToken is a transaction, or a branch of one, for the next step of its workflow. It
 // carries all values.
 func TxToken(t *mesh.Tx) []byte {
-	b := dot.AppendBytes([]byte{wireVersion}, Token(&t.Session, MaxToken))
+	b := dot.AppendBytes(append(make([]byte, 0, 2*usual), wireVersion), Token(&t.Session, MaxToken))
 	b = appendView(dot.AppendFrontier(b, t.At.Set), t.At.View)
 	b = binary.AppendUvarint(b, uint64(len(t.Seen)))
 	for _, s := range t.Seen {
-		b = dot.AppendBytes(b, []byte(s.Key))
+		b = dot.AppendString(b, s.Key)
 		b = binary.AppendUvarint(binary.AppendUvarint(b, s.Stamp.Time), uint64(s.Stamp.Origin))
 		b = binary.AppendUvarint(b, uint64(s.Live))
 	}
@@ -83,7 +83,7 @@ func ResumeTx(token []byte) (*mesh.Tx, error) {
 	}
 	t := &mesh.Tx{Session: *s, At: mesh.Snap{Set: r.Frontier(), View: view(r)}}
 	for range r.Count() {
-		seen := mesh.Seen{Key: string(r.Bytes()), Stamp: dot.Stamp{Time: r.Uint(), Origin: r.Origin()}, Live: int(r.Origin())}
+		seen := mesh.Seen{Key: r.String(), Stamp: dot.Stamp{Time: r.Uint(), Origin: r.Origin()}, Live: int(r.Origin())}
 		if n := len(t.Seen); r.Bad() || n > 0 && t.Seen[n-1].Key >= seen.Key {
 			return nil, ErrFormat
 		}

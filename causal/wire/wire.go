@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/freshet-cache/freshet/causal/dot"
 	"github.com/freshet-cache/freshet/causal/mesh"
@@ -37,7 +38,7 @@ const (
 
 // Append appends the encoding of a message.
 func (s *Stream) Append(b []byte, m mesh.Message) []byte {
-	b = append(b, wireVersion)
+	b = append(slices.Grow(b, usual), wireVersion)
 	switch m := m.(type) {
 	case mesh.Chain:
 		b = binary.AppendUvarint(append(b, chainKind), m.View)
@@ -99,8 +100,11 @@ func (s *Stream) Decode(b []byte) (mesh.Message, error) {
 
 // AppendWrite appends the encoding of a write, for the journal.
 func AppendWrite(b []byte, w *mesh.Write) []byte {
-	return appendBody(dot.AppendFrontier(append(b, wireVersion), w.Deps), w)
+	return appendBody(dot.AppendFrontier(append(slices.Grow(b, usual), wireVersion), w.Deps), w)
 }
+
+// usual is what most messages take.
+const usual = 160
 
 // DecodeWrite decodes a write, which must be all of b.
 func DecodeWrite(b []byte) (*mesh.Write, error) {
@@ -141,7 +145,7 @@ func outside(b []byte) (*mesh.Write, error) {
 
 // appendBody appends all of a write but its Deps.
 func appendBody(b []byte, w *mesh.Write) []byte {
-	b = dot.AppendDots(b, append([]dot.Dot{w.Dot}, w.After...))
+	b = dot.AppendNamed(b, w.Dot, w.After)
 	b = binary.AppendUvarint(binary.AppendUvarint(b, w.Stamp.Time), uint64(w.Stamp.Origin))
 	return appendMuts(b, w.Muts)
 }
@@ -155,7 +159,7 @@ const (
 func appendMuts(b []byte, muts []mesh.Mut) []byte {
 	b = binary.AppendUvarint(b, uint64(len(muts)))
 	for _, m := range muts {
-		b = dot.AppendBytes(b, []byte(m.Key))
+		b = dot.AppendString(b, m.Key)
 		what := byte(0)
 		if !m.Delete {
 			what |= hasValue
@@ -174,15 +178,9 @@ func appendMuts(b []byte, muts []mesh.Mut) []byte {
 }
 
 func body(r *dot.Reader, deps dot.Frontier) *mesh.Write {
-	dots := r.Dots()
-	if len(dots) == 0 {
-		r.Fail()
-		return nil
-	}
-	w := &mesh.Write{Dot: dots[0], Deps: deps, Stamp: dot.Stamp{Time: r.Uint(), Origin: r.Origin()}}
-	if len(dots) > 1 {
-		w.After = dots[1:]
-	}
+	w := &mesh.Write{Deps: deps}
+	w.Dot, w.After = r.Named()
+	w.Stamp = dot.Stamp{Time: r.Uint(), Origin: r.Origin()}
 	if w.Muts = muts(r); r.Bad() {
 		return nil
 	}
@@ -190,8 +188,12 @@ func body(r *dot.Reader, deps dot.Frontier) *mesh.Write {
 }
 
 func muts(r *dot.Reader) (out []mesh.Mut) {
-	for range r.Count() {
-		m := mesh.Mut{Key: string(r.Bytes())}
+	n := r.Count()
+	if n > 0 {
+		out = make([]mesh.Mut, 0, min(n, 64))
+	}
+	for range n {
+		m := mesh.Mut{Key: r.String()}
 		what := r.Byte()
 		if m.Delete = what&hasValue == 0; !m.Delete {
 			m.Value = r.Bytes()
@@ -199,7 +201,10 @@ func muts(r *dot.Reader) (out []mesh.Mut) {
 		if m.Beside = what&isBeside != 0; m.Beside {
 			m.Over = r.Dots()
 		}
-		if r.Bad() || what > hasValue|isBeside {
+		if what > hasValue|isBeside {
+			r.Fail()
+		}
+		if r.Bad() {
 			return nil
 		}
 		out = append(out, m)

@@ -154,6 +154,7 @@ func FuzzMessages(f *testing.F) {
 		f.Add(s.Append(nil, m))
 	}
 	f.Add(AppendWrite(nil, someWrites()[1]))
+	f.Add([]byte{1, 2, 1, 0x30, 0x30, 0x30, 0, 0, 0x30, 0x30, 0x30, 0x30, 0}) // a write without a name
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if w, err := DecodeWrite(b); err == nil {
 			if again := AppendWrite(nil, w); !bytes.Equal(again, b) {

@@ -28,7 +28,6 @@ type Dotted struct {
 	rows    map[string]dotted.Row
 	beside  map[string][]dotted.Version // the rows, if concurrent writes are kept
 	kept    *bool
-	journal map[dotted.Dot][]byte
 	largest uint64
 	lives   map[uint32]*life
 	buried  uint64
@@ -38,6 +37,7 @@ type Dotted struct {
 // life is what is known of an origin.
 type life struct {
 	settled uint64 // let go up to here
+	journal map[uint64][]byte
 	fenced  bool
 }
 
@@ -50,7 +50,7 @@ func NewDotted(opt Options) *Dotted {
 	if opt.After == nil {
 		opt.After = hook
 	}
-	return &Dotted{opt: opt, rows: map[string]dotted.Row{}, journal: map[dotted.Dot][]byte{}, lives: map[uint32]*life{}}
+	return &Dotted{opt: opt, rows: map[string]dotted.Row{}, lives: map[uint32]*life{}}
 }
 
 // call runs what a call does between its hooks.
@@ -116,7 +116,7 @@ func (s *Dotted) Begin(ctx context.Context, origin uint32) error {
 		if s.lives[origin] != nil {
 			return dotted.ErrBegun
 		}
-		s.lives[origin] = &life{}
+		s.lives[origin] = &life{journal: map[uint64][]byte{}}
 		return nil
 	})
 }
@@ -134,10 +134,10 @@ func (s *Dotted) Persist(ctx context.Context, w dotted.Write) error {
 		switch {
 		case l == nil || l.fenced:
 			return dotted.ErrFenced
-		case w.Dot.N <= l.settled || s.journal[w.Dot] != nil:
+		case w.Dot.N <= l.settled || l.journal[w.Dot.N] != nil:
 			return nil
 		}
-		s.journal[w.Dot] = append([]byte{}, w.Body...)
+		l.journal[w.Dot.N] = append([]byte{}, w.Body...)
 		s.largest = max(s.largest, w.Stamp.Time)
 		for i, m := range w.Muts {
 			if s.beside != nil {
@@ -162,8 +162,8 @@ func (s *Dotted) Persist(ctx context.Context, w dotted.Write) error {
 func (s *Dotted) Fetch(ctx context.Context, dots []dotted.Dot) (bodies [][]byte, err error) {
 	err = s.call(ctx, Call{OpFetch, ""}, func() error {
 		for _, d := range dots {
-			if b, ok := s.journal[d]; ok {
-				bodies = append(bodies, b)
+			if l := s.lives[d.Origin]; l != nil && l.journal[d.N] != nil {
+				bodies = append(bodies, l.journal[d.N])
 			}
 		}
 		return nil
@@ -180,9 +180,9 @@ func (s *Dotted) Journal(ctx context.Context, origin uint32, after uint64, limit
 			return dotted.ErrFenced
 		}
 		settled = l.settled
-		for d, b := range s.journal {
-			if d.Origin == origin && d.N > after {
-				entries = append(entries, dotted.Entry{N: d.N, Body: b})
+		for n, b := range l.journal {
+			if n > after {
+				entries = append(entries, dotted.Entry{N: n, Body: b})
 			}
 		}
 		slices.SortFunc(entries, func(a, b dotted.Entry) int { return cmp.Compare(a.N, b.N) })
@@ -209,8 +209,17 @@ func (s *Dotted) letGo(ctx context.Context, origin uint32, upto uint64, fenced b
 		if l == nil || l.fenced != fenced {
 			return dotted.ErrFenced
 		}
-		l.settled = max(l.settled, upto)
-		maps.DeleteFunc(s.journal, func(d dotted.Dot, _ []byte) bool { return d.Origin == origin && d.N <= upto })
+		if upto <= l.settled {
+			return nil
+		}
+		if upto-l.settled > uint64(len(l.journal)) {
+			maps.DeleteFunc(l.journal, func(n uint64, _ []byte) bool { return n <= upto })
+		} else {
+			for n := l.settled + 1; n <= upto; n++ {
+				delete(l.journal, n)
+			}
+		}
+		l.settled = upto
 		return nil
 	})
 }
@@ -240,7 +249,7 @@ func (s *Dotted) Largest(ctx context.Context) (time uint64, err error) {
 func (s *Dotted) Fence(ctx context.Context, origin uint32) error {
 	return s.call(ctx, Call{OpForget, ""}, func() error {
 		if s.lives[origin] == nil {
-			s.lives[origin] = &life{}
+			s.lives[origin] = &life{journal: map[uint64][]byte{}}
 		}
 		s.lives[origin].fenced = true
 		return nil
