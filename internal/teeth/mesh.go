@@ -170,6 +170,6 @@ var meshes = []Sabotage{
 		Old: "	out = s.pass(s.opt.Self, p.write, out)\n", New: "	out = append(s.pass(s.opt.Self, p.write, out), Forget{s.opt.Self, p.write.Dot.N})\n"},
 	{Name: "mesh: own writes are not bounded", File: "causal/mesh/write.go", Pkg: storms, Run: "TestMeshStorms",
 		Old: "	case s.number-s.stable.Upto(s.opt.Self) >= uint64(s.opt.Window): // M16", New: "	case s.number-s.stable.Upto(s.opt.Self) >= 1<<40: // M16"},
-	{Name: "mesh: tcc: a snapshot of another view passes for the present", File: "causal/mesh/tx.go", Pkg: storms, Run: "TestMeshStorms",
+	{Name: "mesh: tcc: a snapshot of another view passes for the present", File: "causal/mesh/tx.go", Pkg: meshStories, Run: "TestStories",
 		Old: "at.View.Number == s.view.Number && ", New: ""},
 }
