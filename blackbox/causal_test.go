@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -281,6 +282,45 @@ func grow(c *redis.Client, token, word string) (next, set string, err error) {
 		return "", "", err
 	}
 	return got[0].(string), got[1].(string), nil
+}
+
+// TestCausalCluster when writes are acknowledged from the logs of the processes: one is killed, then all
+// at once, and all are restarted in turn.
+func TestCausalAsyncCluster(t *testing.T) {
+	c := &cluster{t: t, pg: postgres(t), dir: t.TempDir()}
+	c.args = func(i int) []string {
+		args := []string{"--data", filepath.Join(c.dir, fmt.Sprint(i)), "--lease", "1500ms", "--timeout", "4s", "--causal", "feeds", "--causal-async"}
+		if i > 0 {
+			args = append(args, "--coordinator", "freshet://"+c.addrs[0])
+		}
+		return args
+	}
+	c.start(3)
+	causalTrial(t, c, func(more func(int)) {
+		more(500)
+		_ = c.procs[2].ends(syscall.SIGKILL)
+		more(300)
+		c.restart(2)
+		more(300)
+		for i := range c.procs {
+			_ = c.procs[i].ends(syscall.SIGKILL)
+		}
+		for i := range c.procs {
+			c.restart(i)
+		}
+		more(500)
+		for i := range c.procs {
+			if err := c.procs[i].ends(syscall.SIGTERM); err != nil {
+				t.Errorf("node %d ended with %v", i+1, err)
+			}
+			c.restart(i)
+			more(300)
+		}
+	})
+	c.procs[0].eventually(func() bool { // every log has come back, and everything is in the store
+		_, state := c.procs[0].page(0, "/api/state")
+		return strings.Contains(state, `"lost":0`) && !strings.Contains(state, `"owes"`)
+	})
 }
 
 // TestCausalCluster with etcd, which elects who keeps the ring, and links that are cut, muted and slow.

@@ -6,7 +6,7 @@
 // What may be relied on: causal+ consistency of every [Session], across servers, forks
 // and joins, under delays, lost connections and crashes, as long as the store keeps what
 // it acknowledged. Servers that have received the same writes agree on every key. A write
-// that was acknowledged is in the store. What it costs: a session carries a token of some
+// that was acknowledged is in the store, or, if Options.Log is set, in that log. What it costs: a session carries a token of some
 // tens of bytes, and writes that have not been everywhere yet until they have.
 //
 // The protocol is package causal/mesh, machines without I/O; this package runs them: it
@@ -25,6 +25,7 @@ import (
 
 	"github.com/freshet-cache/freshet/causal/dot"
 	"github.com/freshet-cache/freshet/causal/mesh"
+	"github.com/freshet-cache/freshet/causal/wire"
 	"github.com/freshet-cache/freshet/store/dotted"
 )
 
@@ -103,6 +104,13 @@ type Options struct {
 	// that lives which are Lost have let go of, when a ring begins.
 	Floor   uint64
 	Settled map[uint32]uint64
+	// Log makes the space asynchronous: writes are acknowledged when it has them, and brought
+	// into the store, a MergeStore, when every server has received them. Self has begun in
+	// it. Servers of one process may share it. When a ring begins, Mark is what the store's
+	// Claim of the view's number has returned, and Settled is for what was written past the cache. Default: the store has
+	// every write before it is acknowledged.
+	Log  Log
+	Mark []byte
 	// Dial opens an ordered connection to another server, which hands it to its Accept.
 	// deliver takes what arrives on it. It is required if there are other members.
 	Dial func(ctx context.Context, to Member, deliver func(frame []byte)) (Conn, error)
@@ -147,6 +155,10 @@ func (o *Options) check() error {
 		return errors.New("causal: Options.Dial is nil, and the view has other servers")
 	case o.Joins && len(o.View.Ring) == 1:
 		return errors.New("causal: Options.Joins is set, and the view has no other servers")
+	case o.Log != nil && o.Concurrent:
+		return errors.New("causal: Options.Log and Options.Concurrent do not go together: rows are merged by their stamps")
+	case o.Log != nil && !o.canMerge():
+		return errors.New("causal: Options.Log is set, and the store cannot merge; use store/pebble, store/postgres or store/memory")
 	case o.Timeout < 0 || o.Beat < 0:
 		return fmt.Errorf("causal: Options.Timeout is %v, Options.Beat %v; they must not be negative", o.Timeout, o.Beat)
 	}
@@ -177,6 +189,11 @@ func (o *Options) check() error {
 	return nil
 }
 
+func (o *Options) canMerge() bool {
+	_, ok := o.Store.(MergeStore)
+	return ok
+}
+
 // Recorder is told what a server does, for metrics. The methods are called under the
 // server's lock or beside it, must be quick, and must not call the server.
 type Recorder interface {
@@ -198,6 +215,9 @@ const (
 	CallBury
 	CallRecover
 	CallPoll
+	CallLog   // a write into the log of an asynchronous space
+	CallClaim // of its rows
+	CallMerge // into its rows
 	StoreCalls
 )
 
@@ -221,8 +241,11 @@ type Server struct {
 	refused map[mesh.Dot]error // why the store did not take a write, until its caller is told
 	ring    ring
 	settle  settling
+	seeking seeking
 	closed  bool
 	pace    atomic.Int64 // between requests for what was written past the cache
+
+	draining bool // no write is taken
 
 	work sync.WaitGroup
 	ctx  context.Context
@@ -240,13 +263,20 @@ func New(opt Options) (*Server, error) {
 	if err := opt.check(); err != nil {
 		return nil, err
 	}
-	s := &Server{opt: opt, view: opt.View, changed: make(chan struct{}), waiting: map[mesh.Op]chan answer{}, refused: map[mesh.Dot]error{}, settle: settling{upto: map[mesh.Origin]uint64{}, said: map[mesh.Origin]uint64{}}}
+	s := &Server{opt: opt, view: opt.View, changed: make(chan struct{}), waiting: map[mesh.Op]chan answer{}, refused: map[mesh.Dot]error{}, settle: settling{upto: map[mesh.Origin]uint64{}, said: map[mesh.Origin]uint64{}, released: map[mesh.Origin]bool{}}, seeking: seeking{given: map[uint32]bool{}, begun: map[uint32]bool{}}}
 	s.pace.Store(int64(pollOften))
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	if !opt.Joins {
 		var settled mesh.Frontier
 		for o, n := range opt.Settled {
 			settled = settled.Union(dot.All(mesh.Origin(o), n))
+		}
+		if opt.Log != nil {
+			mark, err := wire.DecodeSet(opt.Mark)
+			if err != nil {
+				return nil, fmt.Errorf("causal: what was merged into the store: %w", err)
+			}
+			settled = settled.Union(mark)
 		}
 		s.begin(mesh.Options{Floor: mesh.Stamp{Time: opt.Floor}, Settled: settled})
 	}
@@ -259,6 +289,7 @@ func New(opt Options) (*Server, error) {
 func (s *Server) begin(o mesh.Options) {
 	o.Self, o.View, o.Window, o.Keys, o.Waits, o.Versions = mesh.Origin(s.opt.Self), s.view.machine(), s.opt.Window, s.opt.Keys, s.opt.Waits, s.opt.Versions
 	o.Concurrent = s.opt.Concurrent
+	o.Async = s.opt.Log != nil
 	s.machine = mesh.New(o)
 }
 
@@ -300,7 +331,7 @@ func (s *Server) Joined() bool {
 }
 
 // Close ends the server, when the requests to the store that are under way have ended,
-// or ctx has. What was acknowledged is in the store.
+// or ctx has. What was acknowledged is in the store, or in the log.
 func (s *Server) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
@@ -348,6 +379,7 @@ func (s *Server) beat() {
 		s.mu.Unlock()
 		s.spawn(asked)
 		s.letGo()
+		s.seek()
 	}
 }
 
@@ -367,6 +399,10 @@ func (s *Server) do(ctx context.Context, op func(op mesh.Op) mesh.Input) (mesh.R
 	s.ops++
 	id := s.ops
 	in := op(id)
+	if _, write := in.(mesh.Put); write && s.draining {
+		s.mu.Unlock()
+		return mesh.Reply{}, ErrOver
+	}
 	asked, got, done := s.stepFor(in, id)
 	if done { // nearly always: it was in memory
 		s.mu.Unlock()

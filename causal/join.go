@@ -26,7 +26,7 @@ type RingStore interface {
 
 // RingOptions configure a Ring. Store, Addr and Ask are required.
 type RingOptions struct {
-	// Server is what servers are made with; of Self, View, Joins, Floor, Settled, Serves,
+	// Server is what servers are made with; of Self, View, Joins, Floor, Settled, Mark, Serves,
 	// Ended and Retired the Ring knows better.
 	Server Options
 	Store  RingStore
@@ -251,11 +251,17 @@ func (r *Ring) begin(ctx context.Context, m *view.Member, v view.View, place int
 		return do(ctx)
 	}
 	err := bounded(func(ctx context.Context) error { return r.opt.Store.Keep(ctx, opt.Concurrent) })
+	if err == nil && opt.Log != nil {
+		err = bounded(func(ctx context.Context) error { return opt.Log.Begin(ctx, origin) })
+	}
 	if err != nil {
 		return nil, err
 	}
 	err = bounded(func(ctx context.Context) error { return r.opt.Store.Begin(ctx, origin) })
-	if err != nil && !errors.Is(err, dotted.ErrBegun) { // then this is what an earlier attempt did
+	if err != nil && (opt.Log != nil || !errors.Is(err, dotted.ErrBegun)) { // ErrBegun: it is what an earlier attempt did, or who thought that this life never would begin has ended it
+		return nil, err
+	}
+	if opt.Mark, err = r.claim(ctx, v, place); err != nil {
 		return nil, err
 	}
 	if place == 0 {
@@ -273,6 +279,9 @@ func (r *Ring) begin(ctx context.Context, m *view.Member, v view.View, place int
 			return e
 		}))
 		for _, o := range v.Lost {
+			if opt.Log != nil { // what is theirs is in their logs
+				break
+			}
 			err = errors.Join(err, bounded(func(ctx context.Context) (e error) {
 				if e = r.opt.Store.Fence(ctx, o); e != nil { // else its last words could come between this and the reading of its journal
 					return e
@@ -298,6 +307,26 @@ func (r *Ring) begin(ctx context.Context, m *view.Member, v view.View, place int
 	return New(opt)
 }
 
+// claim lets the first of a ring of an asynchronous space see to it that nobody merges any
+// more for the ring before, so that the mark says what there is. A space that was asynchronous
+// once stays so: what is in logs would not be found.
+func (r *Ring) claim(ctx context.Context, v view.View, place int) (mark []byte, err error) {
+	store, merges := r.opt.Store.(MergeStore)
+	ctx, cancel := context.WithTimeout(ctx, r.opt.Server.Timeout)
+	defer cancel()
+	if place > 0 || !merges {
+		return nil, nil
+	}
+	if r.opt.Server.Log != nil {
+		return store.Claim(ctx, v.Number)
+	}
+	_, err = store.Claim(ctx, 0)
+	if errors.Is(err, dotted.ErrFenced) {
+		err = errors.New("causal: this space is asynchronous, and its writes are in logs; give Options.Log")
+	}
+	return nil, err
+}
+
 // ended waits until a life that is lost answers nobody any more.
 func (r *Ring) ended(ctx context.Context, m *view.Member, life uint32) error {
 	for {
@@ -319,8 +348,17 @@ func (r *Ring) ended(ctx context.Context, m *view.Member, life uint32) error {
 }
 
 // Leave asks to be left out, and waits until that is decided or ctx ends. The ring goes on
-// without this node, and soon has shown all that was written here.
+// without this node, and soon has shown all that was written here. In an asynchronous space
+// that has to be in the store first, else it is missed until this process is there again.
 func (r *Ring) Leave(ctx context.Context) error {
+	if server, err := r.Server(); err == nil {
+		drain, cancel := context.WithTimeout(ctx, r.opt.Server.Timeout)
+		err = server.Drain(drain)
+		cancel()
+		if err != nil {
+			r.opt.Server.Logger.Warn("this node leaves with writes that are only in its log; start it again, or give it up", "life", server.opt.Self, "err", err)
+		}
+	}
 	r.mu.Lock()
 	r.leaving = true
 	if r.member != nil {

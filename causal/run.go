@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/freshet-cache/freshet/causal/mesh"
@@ -38,6 +39,10 @@ func (s *Server) stepFor(in mesh.Input, own mesh.Op) (asked []mesh.Output, got m
 			s.settle.upto[out.Origin] = max(s.settle.upto[out.Origin], out.Upto)
 		case mesh.Retire:
 			s.opt.Retired(uint32(out.Origin))
+		case mesh.Release:
+			if !s.settle.released[out.Life] {
+				s.settle.released[out.Life] = false
+			}
 		case mesh.Bury:
 			s.settle.before = max(s.settle.before, out.Before)
 		default:
@@ -97,7 +102,23 @@ func (s *Server) perform(out mesh.Output) {
 			return
 		}
 		began = time.Now()
+		if s.opt.Log != nil {
+			kind = CallLog
+		}
 		in, err = s.persist(ctx, out)
+	case mesh.Claim:
+		kind = CallClaim
+		if !s.backoff(out.Try) {
+			return
+		}
+		in, err = s.claim(ctx, out)
+	case mesh.Flush:
+		kind = CallMerge
+		if !s.backoff(out.Try) {
+			return
+		}
+		began = time.Now()
+		in, err = s.flush(ctx, out)
 	}
 	s.opt.Recorder.StoreCall(kind, time.Since(began), err)
 	if s.ctx.Err() != nil {
@@ -154,6 +175,9 @@ func (s *Server) fetch(ctx context.Context, out mesh.Fetch) (mesh.Input, error) 
 }
 
 func (s *Server) persist(ctx context.Context, out mesh.Persist) (mesh.Input, error) {
+	if s.opt.Log != nil {
+		return s.persisted(out, s.logged(ctx, out))
+	}
 	w := out.Write
 	muts := make([]dotted.Mutation, len(w.Muts))
 	for i, m := range w.Muts {
@@ -162,10 +186,14 @@ func (s *Server) persist(ctx context.Context, out mesh.Persist) (mesh.Input, err
 			muts[i].Over = append(muts[i].Over, dotted.Dot{Origin: uint32(d.Origin), N: d.N})
 		}
 	}
-	err := s.opt.Store.Persist(ctx, dotted.Write{
+	return s.persisted(out, s.opt.Store.Persist(ctx, dotted.Write{
 		Dot:   dotted.Dot{Origin: uint32(w.Dot.Origin), N: w.Dot.N},
 		Stamp: dotted.Stamp{Time: w.Stamp.Time, Origin: uint32(w.Stamp.Origin)}, Muts: muts, Body: wire.AppendWrite(nil, w),
-	})
+	}))
+}
+
+// persisted sorts what became of a write.
+func (s *Server) persisted(out mesh.Persist, err error) (mesh.Input, error) {
 	in := mesh.Persisted{Call: out.Call}
 	switch {
 	case err == nil:
@@ -185,6 +213,9 @@ const journalPage = 1000
 
 // recover reads the journals of lives that are over, and that nothing is added to any more.
 func (s *Server) recover(out mesh.Recover) (mesh.Input, error) {
+	if s.opt.Log != nil {
+		return s.backs(out)
+	}
 	in := mesh.Recovered{View: out.View}
 	for _, o := range out.Lives {
 		err := s.opt.Ended(s.ctx, uint32(o))
@@ -268,6 +299,7 @@ type settling struct {
 	upto, said     map[mesh.Origin]uint64 // to be said, and heard, by life
 	before, buried uint64                 // the same of tombstones
 	busy           bool
+	released       map[mesh.Origin]bool // lives whose logs are not needed any more; true when that is done
 }
 
 // letGo tells the store what it need not keep any more, once at a time: what it does not
@@ -283,7 +315,13 @@ func (s *Server) letGo() {
 		}
 	}
 	before := g.before
-	if g.busy || s.closed || len(todo) == 0 && before <= g.buried {
+	var released []mesh.Origin
+	for o, done := range g.released {
+		if !done {
+			released = append(released, o)
+		}
+	}
+	if g.busy || s.closed || len(todo)+len(released) == 0 && before <= g.buried {
 		return
 	}
 	g.busy = true
@@ -291,7 +329,9 @@ func (s *Server) letGo() {
 		for o, n := range todo {
 			began := time.Now()
 			forget := s.opt.Store.Forget
-			if o != mesh.Origin(s.opt.Self) { // a life that is over
+			if s.opt.Log != nil && o == mesh.Origin(s.opt.Self) {
+				forget = s.opt.Log.Forget
+			} else if o != mesh.Origin(s.opt.Self) { // a life that is over
 				forget = s.opt.Store.Drop
 			}
 			err := s.bounded(func(ctx context.Context) error { return forget(ctx, uint32(o), n) })
@@ -300,6 +340,7 @@ func (s *Server) letGo() {
 				delete(todo, o)
 			}
 		}
+		released = slices.DeleteFunc(released, func(o mesh.Origin) bool { return s.release(uint32(o)) != nil })
 		var err error
 		if before > g.buried {
 			began := time.Now()
@@ -309,6 +350,9 @@ func (s *Server) letGo() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		g.busy = false
+		for _, o := range released {
+			g.released[o] = true
+		}
 		for o, n := range todo {
 			g.said[o] = max(g.said[o], n)
 		}

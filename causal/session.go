@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/freshet-cache/freshet/causal/mesh"
 	"github.com/freshet-cache/freshet/causal/wire"
@@ -26,7 +27,8 @@ type SpaceOptions[V any] struct {
 	// and the other write is lost.
 	Merge func(a, b V) V
 	// MaxToken is the size, in bytes, up to which a token carries values. A larger one
-	// carries names, which the next server looks up. Default 2 KiB.
+	// carries names, which the next server looks up. Default 2 KiB. In an asynchronous space
+	// a token always carries values.
 	MaxToken int
 }
 
@@ -87,7 +89,11 @@ func (sp *Space[V]) Resume(token string) (*Session[V], error) {
 // goes into a header or a message. It is ErrCarriesTooMuch if it would be longer than any
 // server takes.
 func (s *Session[V]) Token() (string, error) {
-	b := wire.Token(s.m, s.sp.opt.MaxToken)
+	limit := s.sp.opt.MaxToken
+	if a, ok := s.sp.at.(interface{ Asynchronous() bool }); ok && a.Asynchronous() {
+		limit = math.MaxInt // A9: no journal could look a name up
+	}
+	b := wire.Token(s.m, limit)
 	if len(b) > wire.MaxToken {
 		return "", fmt.Errorf("%w: %d bytes", ErrCarriesTooMuch, len(b))
 	}
@@ -157,6 +163,9 @@ func (s *Session[V]) read(ctx context.Context, in func(op mesh.Op) mesh.Input, k
 	if e != nil {
 		return nil, e
 	}
+	if server.Asynchronous() { // the rows are older than what the session has seen
+		return nil, err
+	}
 	r, e := server.past(ctx, s.m, keys)
 	if e != nil {
 		return nil, errors.Join(err, e)
@@ -223,8 +232,8 @@ func (s *Session[V]) GetMany(ctx context.Context, keys ...string) ([]Item[V], er
 	return out, err
 }
 
-// Set sets key to value. A nil error means that the store has it, and that the session,
-// and whoever it tells, will see it or what replaced it. Where the space has a merge
+// Set sets key to value. A nil error means that the store has it, or the log, and that the
+// session, and whoever it tells, will see it or what replaced it. Where the space has a merge
 // function, value is merged with what the session sees: see Update for replacing it.
 func (s *Session[V]) Set(ctx context.Context, key string, value V) error {
 	if s.sp.opt.Merge != nil {

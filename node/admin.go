@@ -102,6 +102,16 @@ func (n *Node) adminHandler() http.Handler {
 		}
 		fmt.Fprintln(w, "drained")
 	})
+	mux.HandleFunc("POST /api/causal/give-up", func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), n.p.cfg.Timeout)
+		defer cancel()
+		life, _ := strconv.ParseUint(r.FormValue("life"), 10, 64)
+		if err := n.p.giveUp(ctx, r.FormValue("space"), life); err != nil {
+			http.Error(w, "nothing is known to have happened: "+err.Error(), http.StatusBadRequest)
+			return
+		}
+		fmt.Fprintln(w, "given up")
+	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(n.m.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)

@@ -34,6 +34,16 @@ type causalSpace struct {
 	coord    coordinator    // nil if the keeper is in another process
 	keeper   *causal.Keeper // nil if coord is
 	home     func() string  // the address of the process whose keeper leads
+	log      causal.Log     // nil unless it is asynchronous
+}
+
+// ring is how nodes call the space among themselves: who acknowledges from a log and who does
+// not would not understand each other.
+func (s *causalSpace) ring() string {
+	if s.log != nil {
+		return s.name + " async"
+	}
+	return s.name
 }
 
 // causalNode is a node's part of a space.
@@ -73,10 +83,20 @@ func (c *Config) spacesOf() (spaces []*causalSpace, err error) {
 // openCausal opens the spaces, and keeps who is in their rings if this process coordinates.
 func (p *Process) openCausal() error {
 	spaces, _ := p.cfg.spacesOf() // it was checked
+	if p.cfg.CausalAsync {
+		var err error
+		p.causalLog, err = pebble.Open(filepath.Join(p.cfg.Data, "causal-log"), pebble.Options{NoSync: p.cfg.NoSync, Logger: p.log})
+		if err != nil {
+			return fmt.Errorf("the log of causal spaces: %w", err)
+		}
+	}
 	for _, s := range spaces {
 		s.host, s.home = p.host, p.home
 		var err error
-		if s.store, err = p.causalStore(s); err == nil {
+		if s.store, err = p.causalStore(s); err == nil && p.causalLog != nil {
+			s.log, err = p.causalLog.Dotted(s.name)
+		}
+		if err == nil {
 			err = p.coordinateCausal(s)
 		}
 		if err != nil {
@@ -151,7 +171,7 @@ func (n *Node) joinRings() error {
 		c.ring, err = causal.JoinRing(causal.RingOptions{
 			Store: s.store, Addr: n.addr, Host: s.host, Clock: n.p.clock, Beat: min(n.p.cfg.Lease/10, 200*time.Millisecond),
 			Ask:    func(ctx context.Context, request []byte) ([]byte, error) { return n.askKeeper(ctx, s, request) },
-			Server: causal.Options{Dial: c.dialer(n), Timeout: n.p.cfg.Timeout, Versions: s.versions, Concurrent: s.merge != nil, Keys: n.p.cfg.CausalKeys, Recorder: n.m.causal(s.name), Logger: n.p.log},
+			Server: causal.Options{Dial: c.dialer(n), Timeout: n.p.cfg.Timeout, Versions: s.versions, Concurrent: s.merge != nil, Keys: n.p.cfg.CausalKeys, Recorder: n.m.causal(s.name), Logger: n.p.log, Log: s.log},
 		})
 		if err != nil {
 			return err
@@ -181,14 +201,14 @@ func (n *Node) askKeeper(ctx context.Context, s *causalSpace, request []byte) ([
 		}
 		return nil, errors.New("node: the keeper of the ring is being elected")
 	}
-	b, err := n.peers.call(ctx, home, append(appendBytes([]byte{frameVersion, frameRing}, []byte(s.name)), request...))
+	b, err := n.peers.call(ctx, home, append(appendBytes([]byte{frameVersion, frameRing}, []byte(s.ring())), request...))
 	switch {
 	case err != nil:
 		return nil, err
 	case len(b) > 1 && b[0] == answerDone:
 		return b[1:], nil
 	}
-	return nil, fmt.Errorf("node: the process at %s does not keep the ring of %s; start all processes with the same --causal and --tcc", home, s.name)
+	return nil, fmt.Errorf("node: the process at %s does not keep the ring of %s; start all processes with the same --causal, --tcc and --causal-async", home, s.name)
 }
 
 // keep answers what a node of another process asks the keeper of a ring.
@@ -196,7 +216,7 @@ func (n *Node) keep(frame []byte) []byte {
 	s := scan{b: frame[2:]}
 	name := string(s.bytes())
 	for _, is := range n.p.causal {
-		if is.name == name && is.keeper != nil && !s.bad {
+		if is.ring() == name && is.keeper != nil && !s.bad {
 			if b := is.keeper.Answer(s.b); b != nil {
 				return append([]byte{answerDone}, b...)
 			}
@@ -208,7 +228,7 @@ func (n *Node) keep(frame []byte) []byte {
 // dialer opens connections to the next server of a ring.
 func (c *causalNode) dialer(n *Node) func(ctx context.Context, to causal.Member, deliver func([]byte)) (causal.Conn, error) {
 	return func(_ context.Context, to causal.Member, deliver func([]byte)) (causal.Conn, error) {
-		nc, r, err := n.peers.open(to.Addr, "causal", c.is.name)
+		nc, r, err := n.peers.open(to.Addr, "causal", c.is.ring())
 		if err != nil {
 			return nil, err
 		}
@@ -218,9 +238,9 @@ func (c *causalNode) dialer(n *Node) func(ctx context.Context, to causal.Member,
 
 // ringLink lets another node have a connection as the one before this node in a ring.
 func (n *Node) ringLink(c *resp.Conn, name string, w *resp.Writer) {
-	is := n.causal[name]
-	if is == nil {
-		w.Error(fmt.Sprintf("ERR no causal space %.64q is open at this node; start all processes with the same --causal and --tcc", name))
+	is := n.causal[strings.TrimSuffix(name, " async")]
+	if is == nil || is.is.ring() != name {
+		w.Error(fmt.Sprintf("ERR no causal space %.64q is open at this node; start all processes with the same --causal, --tcc and --causal-async", name))
 		return
 	}
 	w.SimpleString("OK")
@@ -263,6 +283,9 @@ func (p *Process) closeCausal() (err error) {
 			err = errors.Join(err, s.coord.Close())
 		}
 	}
+	if p.causalLog != nil {
+		err = errors.Join(err, p.causalLog.Close())
+	}
 	return err
 }
 
@@ -273,6 +296,19 @@ type RingState struct {
 	Ring   []string `json:"ring"` // addresses
 	Lost   int      `json:"lost"` // lives of which not everything has been everywhere
 	Joined bool     `json:"joined"`
+	Lives  []uint32 `json:"lives,omitempty"` // those that are lost; in an asynchronous space, also until their logs come back
+	Owes   uint64   `json:"owes,omitempty"`  // writes of this node that are in its log and not in the store
+}
+
+// giveUp ends the waiting for the log of a life.
+func (p *Process) giveUp(ctx context.Context, space string, life uint64) error {
+	for _, s := range p.causal {
+		if s.name == space && s.log != nil && life > 0 && life == uint64(uint32(life)) {
+			p.log.Warn("the log of a life is given up; what only it had is lost", "space", space, "life", life)
+			return causal.GiveUp(ctx, s.store, uint32(life))
+		}
+	}
+	return errors.New("name a space of --causal or --tcc that is asynchronous, and one of the lives of /api/state")
 }
 
 // rings are those of this node.
@@ -283,12 +319,14 @@ func (n *Node) rings() (out []RingState) {
 			continue
 		}
 		v := c.ring.View()
-		r := RingState{Space: s.name, View: v.Number, Lost: len(v.Lost), Ring: []string{}}
+		r := RingState{Space: s.name, View: v.Number, Lost: len(v.Lost), Ring: []string{}, Lives: v.Lost}
 		for _, m := range v.Ring {
 			r.Ring = append(r.Ring, m.Addr)
 		}
 		server, err := c.ring.Server()
-		r.Joined = err == nil && server.Joined()
+		if r.Joined = err == nil && server.Joined(); r.Joined {
+			r.Owes = server.Owes()
+		}
 		out = append(out, r)
 	}
 	return out

@@ -40,6 +40,7 @@ type Config struct {
 	Causal       string        `yaml:"causal"`
 	TCC          string        `yaml:"tcc"`
 	CausalKeys   int           `yaml:"causal-keys"`
+	CausalAsync  bool          `yaml:"causal-async"`
 	TokenKey     string        `yaml:"token-key"`
 	Password     string        `yaml:"password"`
 	TLSCert      string        `yaml:"tls-cert"`
@@ -101,7 +102,13 @@ func (c *Config) Check() error {
 	add(c.MaxConns < 1, "--max-conns %d is not positive", c.MaxConns)
 	add(c.TrackingKeys < 1, "--tracking-keys %d is not positive", c.TrackingKeys)
 	add(c.CausalKeys < 1, "--causal-keys %d is not positive", c.CausalKeys)
-	_, err = c.spacesOf()
+	add(c.CausalAsync && c.Causal == "" && c.TCC == "", "--causal-async says how causal spaces acknowledge writes; name one with --causal or --tcc")
+	add(c.CausalAsync && c.Data == "", "--causal-async acknowledges writes from a log on this node's disk; name a directory for it with --data")
+	add(c.CausalAsync && c.Store == "memory:", "--causal-async promises to find writes again after a crash; --store memory: loses what they were written over, use pebble: or postgres://")
+	spaces, err := c.spacesOf()
+	for _, s := range spaces {
+		add(c.CausalAsync && s.merge != nil, "--causal-async does not go with spaces that merge; say %s without a function", s.name)
+	}
 	add(err != nil, "%v", err)
 	add(c.ReplicateAt < 0, "--replicate-above %d is negative; 0 replicates no key by itself", c.ReplicateAt)
 	add(c.MaxReplicas < 1 || c.MaxReplicas > 63, "--max-replicas %d is not between 1 and 63", c.MaxReplicas)

@@ -164,10 +164,10 @@ func (w watcher) Revoked(h *shard.Handle) {
 var causalEvents = [mesh.EventKinds]string{
 	mesh.Hit: "hit", mesh.Missed: "missed", mesh.CarriedMiss: "carried_miss", mesh.Journaled: "journaled", mesh.Injected: "injected", mesh.Retried: "retried",
 	mesh.Voided: "voided", mesh.Throttled: "throttled", mesh.FellBehind: "behind", mesh.StaleMessage: "stale_message", mesh.Resent: "resent",
-	mesh.Extended: "extended", mesh.Aborted: "aborted",
+	mesh.Extended: "extended", mesh.Aborted: "aborted", mesh.Drained: "merged", mesh.GaveBack: "given_back",
 }
 
-var causalCalls = [causal.StoreCalls]string{"load", "persist", "fetch", "forget", "bury", "recover", "poll"}
+var causalCalls = [causal.StoreCalls]string{"load", "persist", "fetch", "forget", "bury", "recover", "poll", "log", "claim", "merge"}
 
 // causalMetrics count what a server of a causal space does.
 type causalMetrics struct {

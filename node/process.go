@@ -19,26 +19,28 @@ import (
 	"github.com/freshet-cache/freshet/resp"
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/store/pebble"
 )
 
 // Process is a running freshet serve.
 type Process struct {
-	cfg      Config
-	log      *slog.Logger
-	cluster  string // its name, for ever
-	host     string // this process's, which no other ever has
-	home     func() string
-	store    Store
-	gather   int         // bytes of SETs that may share a write; 0 for any
-	coord    coordinator // nil if the assigner is in another process
-	assigner *shard.Assigner
-	causal   []*causalSpace
-	nodes    []*Node
-	commands []resp.Command
-	table    map[string]*resp.Command
-	tls      *tls.Config
-	clock    shard.Clock
-	started  time.Time
+	cfg       Config
+	log       *slog.Logger
+	cluster   string // its name, for ever
+	host      string // this process's, which no other ever has
+	home      func() string
+	store     Store
+	gather    int         // bytes of SETs that may share a write; 0 for any
+	coord     coordinator // nil if the assigner is in another process
+	assigner  *shard.Assigner
+	causal    []*causalSpace
+	causalLog *pebble.Store // of causal spaces that are asynchronous
+	nodes     []*Node
+	commands  []resp.Command
+	table     map[string]*resp.Command
+	tls       *tls.Config
+	clock     shard.Clock
+	started   time.Time
 
 	failed chan error
 

@@ -213,3 +213,23 @@ func TestSpacesThatCannotBe(t *testing.T) {
 		}
 	}
 }
+
+// What --causal-async needs is said at once.
+func TestAsyncConfig(t *testing.T) {
+	for want, change := range map[string]func(c *Config){
+		"name one with --causal":  func(c *Config) { c.Causal = "" },
+		"directory for it with":   func(c *Config) { c.Data = "" },
+		"use pebble: or postgres": func(c *Config) { c.Store = "memory:" },
+		"spaces that merge":       func(c *Config) { c.Causal = "feeds=union" },
+	} {
+		c := Defaults()
+		c.Causal, c.CausalAsync = "feeds", true
+		if err := c.Check(); err != nil {
+			t.Fatal(err)
+		}
+		change(&c)
+		if err := c.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}

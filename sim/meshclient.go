@@ -33,7 +33,11 @@ func (s *meshStorm) act(c *meshClient) {
 		return
 	}
 	if chance(r, s.cfg.Strip) { // on its way to the next step of the workflow
-		session, err := wire.Resume(wire.Token(c.session, 40*r.IntN(20)))
+		limit := 40 * r.IntN(20)
+		if s.cfg.Async { // nobody could look a name up
+			limit = wire.MaxToken
+		}
+		session, err := wire.Resume(wire.Token(c.session, limit))
 		s.fail(err)
 		c.session = session
 	}
@@ -90,7 +94,7 @@ func (s *meshStorm) branch(c *meshClient) {
 	case o != c && !o.busy && !o.gone && r.IntN(2) == 0:
 		s.sometimes("a join")
 		other := o.session
-		if chance(r, s.cfg.Strip) { // it came as a token that was too short for values
+		if chance(r, s.cfg.Strip) && !s.cfg.Async { // it came as a token that was too short for values
 			var err error
 			other, err = wire.Resume(wire.Token(o.session, 0))
 			s.fail(err)
@@ -153,6 +157,9 @@ func (s *meshStorm) replied(r mesh.Reply) {
 		return
 	}
 
+	if r.Outcome == mesh.Done && r.Write != nil && !s.store.Committed(r.Write.Dot) {
+		s.fail(fmt.Errorf("%v is acknowledged, and is nowhere", r.Write))
+	}
 	delete(s.open, r.Op)
 	call.view = call.server.m.View()
 	s.after(spread(s.rng("net of clients"), s.cfg.Delay/10), func() { s.told(call, r) })

@@ -147,6 +147,9 @@ func (s *meshStorm) exclude(n *meshNode) {
 		v.Ring = slices.Delete(v.Ring, i, i+1)
 		v.Lost = append(v.Lost, n.origin)
 		s.announce(v)
+		if s.cfg.Async {
+			s.bring(n.origin)
+		}
 	}
 }
 

@@ -24,12 +24,13 @@ type MeshStore struct {
 	among   map[string][]*mesh.Write // the rows, if concurrent writes are kept
 	strange mesh.Dot                 // the last of who writes past the cache and leaves a dot
 	drawn   uint64                   // its time
+	merging
 }
 
 // NewMeshStore returns a store without rows.
 func NewMeshStore() *MeshStore {
 	return &MeshStore{rows: map[string]mesh.Row{}, journal: map[mesh.Dot]*mesh.Write{}, settled: map[mesh.Origin]uint64{},
-		fenced: map[mesh.Origin]bool{}, truth: map[mesh.Dot]*mesh.Write{}, byKey: map[string][]*mesh.Write{}, outside: map[string]mesh.Item{}}
+		fenced: map[mesh.Origin]bool{}, truth: map[mesh.Dot]*mesh.Write{}, byKey: map[string][]*mesh.Write{}, outside: map[string]mesh.Item{}, merging: newMerging()}
 }
 
 // Concurrent lets the rows keep writes of which neither knew of the other.
@@ -45,12 +46,30 @@ func (s *MeshStore) Persist(w *mesh.Write) mesh.Status {
 		return mesh.Fenced
 	case w.Dot.N <= s.settled[w.Dot.Origin] || s.journal[w.Dot] != nil:
 		return mesh.OK
-	case slices.ContainsFunc(w.Muts, func(m mesh.Mut) bool { return bytes.HasPrefix(m.Value, []byte("!")) }):
+	case impossible(w):
 		return mesh.Refused
 	}
-	s.journal[w.Dot], s.truth[w.Dot] = w, w
+	s.journal[w.Dot] = w
+	s.know(w)
+	s.compete(w)
+	return mesh.OK
+}
+
+func impossible(w *mesh.Write) bool {
+	return slices.ContainsFunc(w.Muts, func(m mesh.Mut) bool { return bytes.HasPrefix(m.Value, []byte("!")) })
+}
+
+// know remembers a write for judges.
+func (s *MeshStore) know(w *mesh.Write) {
+	s.truth[w.Dot] = w
 	for _, m := range w.Muts {
 		s.byKey[m.Key] = append(s.byKey[m.Key], w)
+	}
+}
+
+// compete lets a write have the rows that it wins.
+func (s *MeshStore) compete(w *mesh.Write) {
+	for _, m := range w.Muts {
 		if s.among != nil {
 			s.keep(m.Key, w)
 		}
@@ -58,7 +77,6 @@ func (s *MeshStore) Persist(w *mesh.Write) mesh.Status {
 			s.rows[m.Key] = mesh.Row{Item: mesh.Item{Exists: !m.Delete, Value: m.Value, Stamp: w.Stamp}, Dot: w.Dot}
 		}
 	}
-	return mesh.OK
 }
 
 // Outside writes a row past every cache, without a dot.
@@ -126,6 +144,7 @@ func (s *MeshStore) Left() (settled mesh.Frontier, floor mesh.Stamp) {
 		}
 	}
 	floor.Time = max(floor.Time, s.horizon)
+	settled = settled.Union(s.mark)
 	return settled, floor
 }
 
@@ -193,7 +212,7 @@ func (s *MeshStore) Judge(m *mesh.Server) error {
 			return err
 		}
 	}
-	return nil
+	return s.reachable(m)
 }
 
 // versions judges the former values of a key: above their base they are all that is visible.
@@ -252,8 +271,8 @@ func (s *MeshStore) Agree(m *mesh.Server) error {
 	return nil
 }
 
-// Journal is how many writes the journal keeps.
-func (s *MeshStore) Journal() int { return len(s.journal) }
+// Journal is how many writes the journal keeps, or the logs.
+func (s *MeshStore) Journal() int { return len(s.journal) + len(s.logs) }
 
 // Dump is the store as text.
 func (s *MeshStore) Dump() string {
@@ -272,7 +291,19 @@ func (s *MeshStore) Dump() string {
 	for _, w := range s.journal {
 		lines = append(lines, fmt.Sprintf("journal %v\n", w))
 	}
+	for d, writes := range s.logs {
+		lines = append(lines, fmt.Sprintf("log of %d: %v\n", d.Origin, writes))
+	}
 	slices.Sort(lines)
+	if s.term > 0 {
+		lines = append(lines, fmt.Sprintf("merged %v in view %d\n", s.mark, s.term))
+	}
+	for _, o := range slices.Sorted(maps.Keys(s.shut)) {
+		lines = append(lines, fmt.Sprintf("the log of %d takes no more\n", o))
+	}
+	for _, o := range slices.Sorted(maps.Keys(s.back)) {
+		lines = append(lines, fmt.Sprintf("the log of %d is back\n", o))
+	}
 	return fmt.Sprintln(b.String(), "buried before", s.horizon, strings.Join(lines, ""))
 }
 

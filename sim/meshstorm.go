@@ -26,6 +26,10 @@ type MeshConfig struct {
 	Crashes, Suspects, Joins      int // how many
 	Concurrent                    bool
 	Triggers                      int // writes past the cache that leave a dot
+	Async                         bool
+	Late                          int // how many times longer than usual it takes until a disk is back
+	Outages                       int // how often all servers crash at once
+	Batch                         int // of a server
 }
 
 // NewMeshConfig draws a storm.
@@ -49,6 +53,9 @@ func NewMeshConfig(seed uint64) MeshConfig {
 		cfg.Concurrent, cfg.Outside = true, false
 	} else if r.IntN(4) == 0 {
 		cfg.Triggers = 1 + r.IntN(20)
+	}
+	if r := newWorld(seed).rng("async"); !cfg.Concurrent && r.IntN(2) == 0 {
+		cfg.Async, cfg.Late, cfg.Outages, cfg.Batch = true, []int{1, 1, 10}[r.IntN(3)], []int{0, 0, 1, 2}[r.IntN(4)], []int{1, 3, 0}[r.IntN(3)]
 	}
 	return cfg
 }
@@ -176,6 +183,7 @@ func (s *meshStorm) begin() {
 	plan(s.cfg.Crashes, s.crash)
 	plan(s.cfg.Suspects, s.suspect)
 	plan(s.cfg.Joins, func(*meshNode) { s.join() })
+	plan(s.cfg.Outages, func(*meshNode) { s.outage() })
 	plan(s.cfg.Triggers, func(*meshNode) {
 		value := ""
 		if !chance(r, 20) {
@@ -189,7 +197,8 @@ func (s *meshStorm) begin() {
 
 // options of a life that begins now.
 func (s *meshStorm) options(o mesh.Origin) mesh.Options {
-	return mesh.Options{Self: o, View: s.view, Window: s.cfg.Window, Keys: s.cfg.Capacity, Versions: s.cfg.Versions, Waits: s.cfg.Waits, Concurrent: s.cfg.Concurrent}
+	return mesh.Options{Self: o, View: s.view, Window: s.cfg.Window, Keys: s.cfg.Capacity, Versions: s.cfg.Versions, Waits: s.cfg.Waits, Concurrent: s.cfg.Concurrent,
+		Async: s.cfg.Async, Batch: s.cfg.Batch}
 }
 
 func (s *meshStorm) key(r *rand.Rand) string { return string(rune('a' + r.IntN(s.cfg.Keys))) }
@@ -229,6 +238,9 @@ func (s *meshStorm) step(n *meshNode, in mesh.Input) {
 	}
 	s.checkRing()
 	s.fail(s.store.Judge(n.m))
+	if s.cfg.Async {
+		s.partial(n)
+	}
 }
 
 func (s *meshStorm) checkRing() {
@@ -247,7 +259,8 @@ func (s *meshStorm) checkRing() {
 
 var meshEvents = [mesh.EventKinds]string{mesh.Hit: "a hit", mesh.Missed: "a miss", mesh.CarriedMiss: "a miss is carried", mesh.Journaled: "the journal is asked",
 	mesh.Injected: "a write goes round for another", mesh.Retried: "a persist is tried again", mesh.Voided: "a write is void", mesh.Throttled: "a caller is throttled",
-	mesh.FellBehind: "a server is behind", mesh.StaleMessage: "a message is stale", mesh.Resent: "a write is sent again", mesh.Extended: "a snapshot moves", mesh.Aborted: "a transaction is aborted"}
+	mesh.FellBehind: "a server is behind", mesh.StaleMessage: "a message is stale", mesh.Resent: "a write is sent again", mesh.Extended: "a snapshot moves", mesh.Aborted: "a transaction is aborted",
+	mesh.Drained: "a batch reaches the rows", mesh.GaveBack: "a write is given back"}
 
 // RareMesh lists what every campaign must have seen at least once.
 func RareMesh() (out []string) {
@@ -258,7 +271,8 @@ func RareMesh() (out []string) {
 	}
 	return append(out, "tombstones are buried", "a fork", "a join", "a client crashes", "a token is short", "a persist arrives late", "a load fails", "a connection breaks",
 		"a server crashes", "a server is suspected", "a server joins", "a life is retired", "a journal is recovered", "a snapshot comes too late", "a transaction commits", "a transaction branches",
-		"concurrent writes are read", "a transaction reads concurrent writes", "a row is written past the cache")
+		"concurrent writes are read", "a transaction reads concurrent writes", "a row is written past the cache",
+		"a log is found", "a log is released", "a claim is too late", "a batch arrives again", "a partial entry", "all servers crash")
 }
 
 func (s *meshStorm) sometimes(what string) { s.res.Sometimes[what]++ }
@@ -271,19 +285,32 @@ func (s *meshStorm) perform(n *meshNode, out mesh.Output) {
 	case mesh.Fetch:
 		s.ask(n, func() mesh.Input { return mesh.Fetched{Call: out.Call, Writes: s.store.Fetch(out.Dots)} }, mesh.Fetched{Call: out.Call, Status: mesh.Lost})
 	case mesh.Persist:
+		if s.cfg.Async {
+			s.ask(n, func() mesh.Input { return mesh.Persisted{Call: out.Call, Status: s.store.Log(out.Write, out.With)} }, mesh.Persisted{Call: out.Call, Status: mesh.Lost})
+			return
+		}
 		s.ask(n, func() mesh.Input { return mesh.Persisted{Call: out.Call, Status: s.store.Persist(out.Write)} }, mesh.Persisted{Call: out.Call, Status: mesh.Lost})
 	case mesh.Recover:
 		s.ask(n, func() mesh.Input {
 			s.sometimes("a journal is recovered")
 			s.end(out.Lives)
+			if s.cfg.Async {
+				return mesh.Recovered{View: out.View, Back: s.store.Back(out.Lives)}
+			}
 			return mesh.Recovered{View: out.View, Writes: s.store.Recover(out.Lives)}
 		}, mesh.Recovered{View: out.View, Status: mesh.Lost})
 	case mesh.Poll:
 		s.ask(n, func() mesh.Input { return mesh.Polled{View: out.View, Writes: s.store.Poll(out.After)} }, mesh.Polled{View: out.View})
+	case mesh.Claim, mesh.Flush, mesh.Release:
+		s.drain(n, out)
 	case mesh.Retire:
 		s.retire(out.Origin)
 	case mesh.Forget:
-		s.after(s.disk(), func() { s.store.Forget(out.Origin, out.Upto) })
+		forget := s.store.Forget
+		if s.cfg.Async && out.Origin == n.origin {
+			forget = s.store.Trim
+		}
+		s.after(s.disk(), func() { forget(out.Origin, out.Upto) })
 	case mesh.Bury:
 		s.sometimes("tombstones are buried")
 		s.after(s.disk(), func() { s.store.Bury(out.Before) })
@@ -292,7 +319,7 @@ func (s *meshStorm) perform(n *meshNode, out mesh.Output) {
 	case mesh.Reply:
 		s.replied(out)
 	case mesh.Event:
-		if in := slices.Contains(s.view.Ring, n.origin); out.Kind == mesh.FellBehind && in && n.m.View().Number == s.view.Number {
+		if in := slices.Contains(s.view.Ring, n.origin); out.Kind == mesh.FellBehind && in && n.m.View().Number == s.view.Number && !s.owed() {
 			s.fail(fmt.Errorf("server %d is behind a session, in the ring of the day", n.origin))
 		}
 		s.sometimes(meshEvents[out.Kind])

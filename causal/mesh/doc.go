@@ -73,6 +73,29 @@
 //	V4  A life is retired once all of it has been shown everywhere.
 //	V5  What is retired counts as shown, and is left out of every set: every member has
 //	    shown it, and who is none answers nobody by then.
+//	V6  What a session has seen at servers that are all gone counts at those that begin anew
+//	    when it has become visible there: it need not have reached them all.
+//
+// Asynchronous spaces, where the store has a write only after everybody has received it:
+//
+//	A1  A write is in the log of the server that takes it, with what its session carries,
+//	    before anybody hears of it. This stands for M2, and for the journal.
+//	A2  The first server of the ring merges what is stable into the rows, causes first, a
+//	    batch at a time; and the store remembers with every batch what has been merged. So
+//	    the rows are a causal cut, and it is known which.
+//	A3  One merges: it claims its view, which ends the merging of all earlier ones, and goes
+//	    on from what the store remembers.
+//	A4  A key is not evicted as long as its value comes from a write that is not in the rows.
+//	A5  Such a write is kept also where an older one than what was forgotten would not be
+//	    (M10), beside what is not known of its key: the next miss competes with it.
+//	A6  A row's write is stable, so it is shown and not carried. Who has not received it is
+//	    behind, for no journal has it.
+//	A7  What is not in the rows stays in every log, and counts for the window (M16): whoever
+//	    is first next has to merge it.
+//	A8  The log of a life that is over is put onto the ring by whoever finds it, each write
+//	    when its causes have come. Such a life is retired when all of it is in the rows, as
+//	    everybody knows, and its log has been given back, or given up.
+//	A9  What a session carries it carries whole.
 //
 // Transactions:
 //

@@ -71,6 +71,9 @@ func (s *Server) place(w *Write) {
 func (s *Server) install(m Mut, w *Write) {
 	k, stamp, it := s.cache[m.Key], w.Stamp, Item{Exists: !m.Delete, Value: m.Value, Stamp: w.Stamp}
 	switch {
+	case k == nil && !s.durably(w.Dot) && !s.floor.Less(stamp): // A5: the store does not have it, so the next miss must find it here
+		k = s.enlist(m.Key)
+		k.restart(it, w.Dot)
 	case k == nil && !s.floor.Less(stamp): // M10: something newer may have been here, and the store has it
 		return
 	case k == nil:
@@ -87,6 +90,9 @@ func (s *Server) install(m Mut, w *Write) {
 	default:
 		k.restart(it, w.Dot)
 		k.complete = s.floor.Less(stamp) // M10: nothing newer was here
+		if !k.complete && k.pins == 0 && !s.kept(k) {
+			s.evict(k) // A5: the store has it
+		}
 	}
 	s.shrink()
 }
@@ -106,6 +112,8 @@ func (s *Server) shrink() {
 		s.hand %= len(s.dial)
 		switch k := s.dial[s.hand]; {
 		case k.pins > 0 || !k.complete: // M11
+			s.hand++
+		case s.kept(k): // A4
 			s.hand++
 		case k.used:
 			k.used = false
@@ -140,7 +148,7 @@ func (s *Server) pin(name string) *key {
 
 func (s *Server) unpin(name string) {
 	k := s.cache[name]
-	if k.pins--; k.pins == 0 && !k.complete {
+	if k.pins--; k.pins == 0 && !k.complete && !s.kept(k) { // A5
 		s.evict(k)
 	}
 }

@@ -23,7 +23,8 @@ func (s *Server) Check() {
 	for _, d := range unseen {
 		must(s.hidden[d] != nil, "%v is neither visible nor kept", d)
 	}
-	must(len(r.Missing(s.stable, nil)) == len(s.log), "the log has %d writes, but %v was received and %v is stable", len(s.log), r, s.stable)
+	must(s.durable.Within(s.stable), "%v is called durable, but only %v is stable", s.durable, s.stable)
+	must(len(r.Missing(s.durable, nil)) == len(s.log), "the log has %d writes, but %v was received and %v is durable", len(s.log), r, s.durable)
 	for _, w := range s.log {
 		must(r.Covers(w.Dot), "%v is in the log and was not received", w.Dot)
 		must(s.trim(w.Deps).Within(r), "%v was received before %v, on which it depends", w.Dot, w.Deps)
@@ -34,22 +35,22 @@ func (s *Server) Check() {
 		}
 		must(w.Stamp.Time <= s.time, "%v has a time of %d, beyond %d", w.Dot, w.Stamp.Time, s.time)
 	}
-	own := s.stable.Upto(s.opt.Self)
-	must(s.number-own <= uint64(s.opt.Window), "%d own writes are not stable, more than %d", s.number-own, s.opt.Window)
+	own := s.durable.Upto(s.opt.Self)
+	must(s.number-own <= uint64(s.opt.Window), "%d own writes are not durable, more than %d", s.number-own, s.opt.Window)
 	// M16: an origin's window may have moved on by one before others hear of it. What readers
 	// find of Outside is not asked to wait.
-	must(len(s.log)-len(r.Only(Outside).Missing(s.stable, nil)) <= 2*s.opt.Window*(len(s.view.Ring)+len(s.view.Lost)), "the log has %d writes", len(s.log))
+	must(len(s.log)-len(r.Only(Outside).Missing(s.durable, nil)) <= 2*s.opt.Window*(len(s.view.Ring)+len(s.view.Lost)), "the log has %d writes", len(s.log))
 	pinned := 0
 	for name, k := range s.cache {
 		must(k.name == name && s.dial[k.slot] == k, "%q stands in another's place", name)
-		must(k.complete || k.pins > 0, "%q is incomplete, and nobody waits for it", name)
-		if k.pins > 0 || k.load != nil {
+		must(k.complete || k.pins > 0 || s.kept(k), "%q is incomplete, and nobody waits for it", name)
+		if k.pins > 0 || k.load != nil || s.kept(k) {
 			pinned++
 		}
 	}
 	must(s.waiting >= 0 && s.waiting <= s.opt.Waits, "%d operations wait", s.waiting)
 	must(len(s.cache) == len(s.dial), "%d keys stand in %d places", len(s.cache), len(s.dial))
-	must(len(s.cache) <= s.opt.Keys+pinned, "%d keys are kept, %d of them pinned, and %d may be", len(s.cache), pinned, s.opt.Keys)
+	must(len(s.cache) <= s.opt.Keys+pinned, "%d keys are in memory, %d of them pinned or not in the store, and %d may be", len(s.cache), pinned, s.opt.Keys)
 }
 
 // CheckRing panics if what is visible at one server is not present at every other:
@@ -85,6 +86,25 @@ func (s *Server) Received() Frontier { return s.received.share() }
 // Stable is every write that is known to have arrived everywhere.
 func (s *Server) Stable() Frontier { return s.stable }
 
+// Durable is every write that is known to be in the store. All that is stable is, unless
+// the space is asynchronous.
+func (s *Server) Durable() Frontier { return s.durable }
+
+// Owes is how many own writes are not known to be in the store.
+func (s *Server) Owes() uint64 { return s.number - s.durable.Upto(s.opt.Self) }
+
+// Over reports whether this life was ended: nothing more becomes of what it owes.
+func (s *Server) Over() bool { return s.over }
+
+// Holds is the newest stamp that memory has of a key, and whether that may not be all and
+// nobody waits for the rest.
+func (s *Server) Holds(name string) (stamp Stamp, partial, ok bool) {
+	if k := s.cache[name]; k != nil {
+		return k.Stamp, !k.complete && k.pins == 0, true
+	}
+	return stamp, false, false
+}
+
 // Peek is what a reader without causes would be answered from memory, if anything.
 func (s *Server) Peek(name string) (Item, bool) {
 	if k := s.cache[name]; k != nil && k.complete {
@@ -103,7 +123,9 @@ func (s *Server) Kept(name string) (stamps []Stamp, base Stamp) {
 }
 
 // Idle reports whether the store owes no answer and nobody waits.
-func (s *Server) Idle() bool { return len(s.pending)+len(s.loads)+s.waiting == 0 }
+func (s *Server) Idle() bool {
+	return len(s.pending)+len(s.loads)+s.waiting == 0 && s.draining.call == 0 && !slices.ContainsFunc(s.draining.returns, func(f found) bool { return len(f.todo) > 0 })
+}
 
 // Dump is the whole state as text, the same for the same state: for stories, and
 // for the explorer to know a state again.
@@ -112,6 +134,12 @@ func (s *Server) Dump() string {
 	fmt.Fprintf(&b, "visible %v received %v stable %v floor %v time %d number %d\n", s.visible, s.received, s.stable, s.floor, s.time, s.number)
 	if !s.up || s.over || s.circling > 0 || s.dead > 0 {
 		fmt.Fprintf(&b, "view %d up %v over %v circling %d dead %d buried %d\n", s.view.Number, s.up, s.over, s.circling, s.dead, s.buried)
+	}
+	if d := s.draining; s.opt.Async {
+		fmt.Fprintf(&b, "durable %v merges %v under way %v number %d rest %d\n", s.durable, d.mine, d.call > 0, d.number, d.rest)
+		for _, f := range d.returns {
+			fmt.Fprintf(&b, "log of %d: %v\n", f.life, f.todo)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.cache)) {
 		k := s.cache[name]

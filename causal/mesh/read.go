@@ -32,6 +32,11 @@ func (s *Server) admits(deps Frontier) Outcome {
 	case !s.reached(deps):
 		return Behind
 	}
+	for _, o := range s.elder { // V6: what was visible at servers that are all gone need not be received at these
+		if !deps.Only(o).Within(s.visible.Frontier) {
+			return Behind
+		}
+	}
 	return Done
 }
 
@@ -136,6 +141,9 @@ func (s *Server) loaded(in Loaded, out []Output) []Output {
 			l.dots = append(l.dots, w.Dot)
 		}
 	}
+	if w := s.hidden[l.row.Dot]; w != nil && s.opt.Async && w.Dot.Origin != Outside {
+		s.show(w) // A6
+	}
 	return s.resolve(l, out)
 }
 
@@ -158,8 +166,11 @@ func (s *Server) resolve(l *load, out []Output) []Output {
 			}
 		}
 	}
-	if len(want) == 0 {
+	switch {
+	case len(want) == 0:
 		return s.settle(l, out)
+	case s.opt.Async && slices.ContainsFunc(want, func(d Dot) bool { return d.Origin != Outside }): // A6: what is merged has been received by every member
+		return s.give(l, Behind, out)
 	}
 	c := s.call()
 	l.asked, s.loads[c] = want, l

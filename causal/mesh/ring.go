@@ -74,11 +74,15 @@ func (s *Server) beat(out []Output) []Output {
 		return out
 	}
 	out = s.poll(s.salvage(out))
+	out = s.claim(out)
 	if s.circling > 0 && s.circling < overdue {
 		s.circling++
 		return out
 	}
 	m := Lap{View: s.view.Number, Seen: s.received.share(), Stable: s.stable, Low: s.low()}
+	if s.opt.Async {
+		m.Durable = s.durable
+	}
 	switch {
 	case s.next == s.opt.Self:
 		return s.lap(m, out)
@@ -96,7 +100,8 @@ func (s *Server) lap(m Lap, out []Output) []Output {
 		return append(out, Event{StaleMessage})
 	}
 	if !s.first() {
-		out = s.settled(m.Stable, out)
+		out = s.hardened(m.Durable, s.settled(m.Stable, out))
+		out = s.giveBack(out)
 		m.Low = min(m.Low, s.low())
 		if s.up {
 			out = append(out, Send{s.next, m})
@@ -109,7 +114,8 @@ func (s *Server) lap(m Lap, out []Output) []Output {
 	if n := s.stable.Upto(Outside); n > past {
 		out = append(out, Forget{Outside, n}) // M13
 	}
-	out = s.retire(m.Stable, out)
+	out = s.retire(m, out)
+	out = s.giveBack(out)
 	// M15: every server has shown all writes below m.Low, and none will be made; but who is
 	// not in the ring may have made some.
 	if m.Low > s.buried && s.dead >= s.buried && s.dead > 0 && len(s.view.Lost) == 0 {
@@ -120,7 +126,7 @@ func (s *Server) lap(m Lap, out []Output) []Output {
 }
 
 // low is a time below which no write of this life is to come or is not known to be
-// stable (M15).
+// stable, and durable (M15).
 func (s *Server) low() uint64 {
 	low := s.time + 1
 	for _, p := range s.pending {
@@ -141,10 +147,28 @@ func (s *Server) settled(stable Frontier, out []Output) []Output {
 		return out
 	}
 	s.integrate(stable) // what a server has received is closed under causes
-	own := s.stable.Upto(s.opt.Self)
 	s.stable = stable
-	s.log = slices.DeleteFunc(s.log, func(w *Write) bool { return stable.Covers(w.Dot) })
-	if n := stable.Upto(s.opt.Self); n > own {
+	if s.opt.Async { // what was written past the cache is in the rows
+		return s.flush(s.hardened(stable.Only(Outside), out))
+	}
+	return s.hardened(stable, out)
+}
+
+// hardened hears what is in the rows, and stable: it need not be kept for anybody (M14, A7).
+func (s *Server) hardened(durable Frontier, out []Output) []Output {
+	if durable.Within(s.durable) {
+		return out
+	}
+	own := s.durable.Upto(s.opt.Self)
+	s.durable = s.durable.Union(durable)
+	s.log = slices.DeleteFunc(s.log, func(w *Write) bool {
+		if !s.durable.Covers(w.Dot) {
+			return false
+		}
+		s.free(w)
+		return true
+	})
+	if n := s.durable.Upto(s.opt.Self); n > own {
 		out = append(out, Forget{s.opt.Self, n}) // M13
 	}
 	return out

@@ -28,6 +28,12 @@ type Options struct {
 	// Concurrent keeps every write of a key until one replaces it that was made in sight of
 	// it, for whoever merges them (S1). Default: the larger stamp wins.
 	Concurrent bool
+	// Async: writes are acknowledged when this server's log has them, and brought into the
+	// store later (A1 to A9). Settled is then what the store says was merged. Default:
+	// the store has them first.
+	Async bool
+	// Batch bounds the writes that are merged at once, if Async. Default 256.
+	Batch int
 }
 
 // Server is one cache server. It is not safe for concurrent use.
@@ -46,8 +52,9 @@ type Server struct {
 	visible  set             // F: every write that was ever shown here
 	received set             // R: every write that was received, and passed on
 	stable   Frontier        // G, as far as is known
+	durable  Frontier        // what is stable and in the rows, as far as is known; all of stable unless asynchronous
 	hidden   map[Dot]*Write  // I: received and not visible
-	log      []*Write        // received and not known to be stable, in the order in which they were passed on
+	log      []*Write        // received and not known to be durable, in the order in which they were passed on
 	pending  map[Call]*put   // own writes that the store has not confirmed
 	loads    map[Call]*load  // in flight
 	cache    map[string]*key // C, and the keys somebody waits for
@@ -61,6 +68,9 @@ type Server struct {
 	circling  int      // beats since a lap went off that has not come back
 	dead      uint64   // the largest time of a tombstone that was shown
 	buried    uint64   // tombstones below were given up
+
+	elder    []Origin // lives that were over, and not retired, when the ring began (V6)
+	draining drain    // of an asynchronous space
 }
 
 // New returns a server that has received nothing.
@@ -68,7 +78,7 @@ func New(opt Options) *Server {
 	for _, d := range []struct {
 		v    *int
 		dflt int
-	}{{&opt.Window, 4096}, {&opt.Keys, 1 << 20}, {&opt.Waits, 4096}} {
+	}{{&opt.Window, 4096}, {&opt.Keys, 1 << 20}, {&opt.Waits, 4096}, {&opt.Batch, 256}} {
 		if *d.v <= 0 {
 			*d.v = d.dflt
 		}
@@ -77,11 +87,13 @@ func New(opt Options) *Server {
 		opt: opt, hidden: map[Dot]*Write{}, pending: map[Call]*put{}, loads: map[Call]*load{}, cache: map[string]*key{},
 		floor: opt.Floor, time: opt.Floor.Time,
 	}
-	s.visible.Frontier, s.received.Frontier, s.stable = opt.Settled.Clone(), opt.Settled.Clone(), opt.Settled
+	s.enter(opt.View)
+	settled := s.trim(opt.Settled)
+	s.visible.Frontier, s.received.Frontier, s.stable, s.durable = settled.Clone(), settled.Clone(), settled, settled
+	s.elder = opt.View.Lost
 	if opt.Copy != nil {
 		s.adopt(opt.Copy)
 	}
-	s.enter(opt.View)
 	return s
 }
 
@@ -94,6 +106,7 @@ func (s *Server) enter(v View) {
 	n := len(v.Ring)
 	s.view, s.up, s.circling = &v, false, 0
 	s.salvaging, s.salvaged, s.polling = false, nil, false
+	s.draining.enter()
 	s.next, s.back = v.Ring[(i+1)%n], v.Ring[(i+n-1)%n]
 }
 
@@ -125,6 +138,12 @@ func (s *Server) Step(now uint64, in Input, out []Output) []Output {
 		return s.recovered(in, out)
 	case Polled:
 		return s.polled(in, out)
+	case Claimed:
+		return s.claimed(in, out)
+	case Flushed:
+		return s.flushed(in, out)
+	case Returned:
+		return s.returned(in, out)
 	case Opened:
 		if in.View != s.view.Number || s.over { // V1
 			return append(out, Event{StaleMessage})
@@ -143,7 +162,7 @@ func (s *Server) Step(now uint64, in Input, out []Output) []Output {
 			return s.greeted(m, out)
 		}
 	case Evicted:
-		if k := s.cache[in.Key]; k != nil && k.complete && k.pins == 0 {
+		if k := s.cache[in.Key]; k != nil && k.complete && k.pins == 0 && !s.kept(k) {
 			s.evict(k)
 		}
 		return out

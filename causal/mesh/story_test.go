@@ -3,7 +3,6 @@ package mesh_test
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -67,6 +66,8 @@ func (s *story) open(t *testing.T, d *datadriven.TestData) {
 	d.MaybeScanArgs(t, "waits", &opt.Waits)
 	d.MaybeScanArgs(t, "versions", &opt.Versions)
 	opt.Concurrent = d.HasArg("concurrent")
+	d.MaybeScanArgs(t, "batch", &opt.Batch)
+	opt.Async = d.HasArg("async")
 	*s = story{opt: opt, store: sim.NewMeshStore(), sessions: map[string]*mesh.Session{}, calls: map[mesh.Op]call{}, txs: map[string]*mesh.Tx{}, saw: map[string][]mesh.Dot{}}
 	if opt.Concurrent {
 		s.store.Concurrent()
@@ -162,6 +163,9 @@ func (s *story) change(t *testing.T, d *datadriven.TestData, at int) {
 		lost := s.view.Ring
 		s.decide(t, d)
 		s.view.Lost = append(s.view.Lost, lost...)
+		if s.opt.Async {
+			s.store.Claim(s.view.Number)
+		}
 		s.opt.Settled, s.opt.Floor = s.store.Left()
 		for range s.view.Ring {
 			s.add(nil)
@@ -173,6 +177,8 @@ func (s *story) change(t *testing.T, d *datadriven.TestData, at int) {
 		s.step(s.before(at), mesh.Asked{From: mesh.Origin(at + 1), View: s.view.Number})
 	case "evict":
 		s.step(at, mesh.Evicted{Key: arg(t, d, "key")})
+	case "found":
+		s.found(t, d, at)
 	default:
 		s.transact(t, d, at)
 	}
@@ -212,17 +218,6 @@ func (s *story) decide(t *testing.T, d *datadriven.TestData) {
 			s.tell(i)
 		}
 	}
-}
-
-func origins(t *testing.T, d *datadriven.TestData, name string) (out []mesh.Origin) {
-	for _, v := range list(d, name) {
-		n, err := strconv.Atoi(v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, mesh.Origin(n))
-	}
-	return out
 }
 
 func (s *story) tell(i int) {
@@ -309,7 +304,18 @@ func (s *story) perform(i int, out mesh.Output) {
 		s.ask(request{server: i, out: out, kind: "recovery"})
 	case mesh.Retire:
 		s.say("%d may be retired", out.Origin)
+	case mesh.Claim:
+		s.ask(request{server: i, out: out, kind: "claim"})
+	case mesh.Flush:
+		s.ask(request{server: i, out: out, kind: "flush"})
+	case mesh.Release:
+		s.release(out.Life)
 	case mesh.Forget:
+		if s.opt.Async && out.Origin != mesh.Outside {
+			s.say("the log of %d drops up to %d", out.Origin, out.Upto)
+			s.store.Trim(out.Origin, out.Upto)
+			return
+		}
 		s.say("the journal drops %d up to %d", out.Origin, out.Upto)
 		s.store.Forget(out.Origin, out.Upto)
 	case mesh.Bury:
@@ -332,6 +338,9 @@ func (s *story) ask(r request) {
 	}
 	if f, ok := r.out.(mesh.Fetch); ok {
 		what += fmt.Sprintf(" of %v", f.Dots)
+	}
+	if f, ok := r.out.(mesh.Flush); ok {
+		what += fmt.Sprintf(" of %v", f.Writes)
 	}
 	if p, ok := r.out.(mesh.Persist); ok && s.loud {
 		what += " of " + p.Write.String()
@@ -361,9 +370,11 @@ func (s *story) execute(r *request) {
 		for _, o := range out.Lives {
 			s.down[o-1] = true
 		}
-		r.answer = mesh.Recovered{View: out.View, Writes: s.store.Recover(out.Lives)}
+		r.answer = mesh.Recovered{View: out.View, Writes: s.store.Recover(out.Lives), Back: s.store.Back(out.Lives)}
 	case mesh.Persist:
-		r.answer = mesh.Persisted{Call: out.Call, Status: s.store.Persist(out.Write)}
+		r.answer = mesh.Persisted{Call: out.Call, Status: s.persist(out)}
+	default:
+		r.answer = s.merge(r)
 	}
 }
 
@@ -393,6 +404,8 @@ func (s *story) answer(t *testing.T, d *datadriven.TestData, at int) {
 			r.answer = mesh.Fetched{Call: out.Call, Status: mesh.Lost}
 		case mesh.Persist:
 			r.answer = mesh.Persisted{Call: out.Call, Status: mesh.Lost}
+		case mesh.Flush:
+			r.answer = mesh.Flushed{Call: out.Call, Status: mesh.Lost}
 		}
 	}
 	s.execute(r)
@@ -472,7 +485,7 @@ func (s *story) replied(r mesh.Reply) {
 var outcomeNames = []string{"done", "busy", "behind", "failed", "stale", "rejected", "over"}
 
 var eventNames = [mesh.EventKinds]string{mesh.CarriedMiss: "a row newer than what is visible", mesh.Injected: "a write sent round for another",
-	mesh.FellBehind: "a session it cannot serve", mesh.Retried: "a persist asked for again", mesh.Voided: "a void", mesh.StaleMessage: "a message of another view", mesh.Resent: "a write sent again", mesh.Extended: "a snapshot that moves"}
+	mesh.FellBehind: "a session it cannot serve", mesh.Retried: "a persist asked for again", mesh.Voided: "a void", mesh.StaleMessage: "a message of another view", mesh.Resent: "a write sent again", mesh.Extended: "a snapshot that moves", mesh.GaveBack: "a write given back"}
 
 func messageText(m mesh.Message) string {
 	switch m := m.(type) {
@@ -482,18 +495,4 @@ func messageText(m mesh.Message) string {
 		return fmt.Sprintf("a lap: %v by the first, %v by all, low %d", m.Seen, m.Stable, m.Low)
 	}
 	return fmt.Sprint(m)
-}
-
-func arg(t *testing.T, d *datadriven.TestData, name string) (v string) {
-	d.MaybeScanArgs(t, name, &v)
-	return v
-}
-
-func list(d *datadriven.TestData, name string) []string {
-	for _, a := range d.CmdArgs {
-		if a.Key == name {
-			return a.Vals
-		}
-	}
-	return nil
 }

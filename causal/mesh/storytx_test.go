@@ -1,6 +1,7 @@
 package mesh_test
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
@@ -51,4 +52,29 @@ func (s *story) committed(c call, r mesh.Reply) {
 		tx.Took(r)
 		s.say("%s wrote %v", c.session, r.Write)
 	}
+}
+
+func origins(t *testing.T, d *datadriven.TestData, name string) (out []mesh.Origin) {
+	for _, v := range list(d, name) {
+		n, err := strconv.Atoi(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, mesh.Origin(n))
+	}
+	return out
+}
+
+func arg(t *testing.T, d *datadriven.TestData, name string) (v string) {
+	d.MaybeScanArgs(t, name, &v)
+	return v
+}
+
+func list(d *datadriven.TestData, name string) []string {
+	for _, a := range d.CmdArgs {
+		if a.Key == name {
+			return a.Vals
+		}
+	}
+	return nil
 }

@@ -190,16 +190,38 @@ type Asked struct {
 	View uint64
 }
 
-// Recovered answers Recover with OK and all that the journal has of the lives, or Lost.
+// Recovered answers Recover with OK and all that the journal has of the lives, or Lost. In
+// an asynchronous space it says whose logs have been given back, or given up (A8).
 type Recovered struct {
 	View   uint64
 	Writes []*Write
+	Back   []Origin
+	Status Status
+}
+
+// Claimed answers Claim with OK and the set of all that has been merged, Fenced if a later
+// view has claimed, or Lost.
+type Claimed struct {
+	Call    Call
+	Durable Frontier
+	Status  Status
+}
+
+// Flushed answers Flush.
+type Flushed struct {
+	Call   Call
 	Status Status
 }
 
 // Polled answers Poll with what came after, in order, or with nothing.
 type Polled struct {
 	View   uint64
+	Writes []*Write
+}
+
+// Returned: the log of a life that is over has been found. Nothing is added to it any more.
+type Returned struct {
+	Life   Origin
 	Writes []*Write
 }
 
@@ -227,6 +249,9 @@ func (Opened) input()    {}
 func (Asked) input()     {}
 func (Recovered) input() {}
 func (Polled) input()    {}
+func (Claimed) input()   {}
+func (Flushed) input()   {}
+func (Returned) input()  {}
 func (Broken) input()    {}
 func (Received) input()  {}
 func (Evicted) input()   {}
@@ -249,6 +274,8 @@ type Lap struct {
 	Seen   Frontier // received by the first server when it went off
 	Stable Frontier // received by all
 	Low    uint64   // no write that is not in Stable has a smaller time, as far as those say that it has passed
+
+	Durable Frontier // in the store, if the space is asynchronous
 }
 
 // Greeting tells the predecessor what need not be sent.
@@ -265,6 +292,8 @@ type Snapshot struct {
 	Stable   Frontier
 	Time     uint64
 	Log      []*Write
+	Durable  Frontier // of an asynchronous space
+	Elder    []Origin // lives from before the ring began (V6)
 }
 
 func (Snapshot) message() {}
@@ -290,11 +319,39 @@ type Fetch struct {
 // Persist asks the store to commit, in one statement, the journal entry of Write and
 // every row that it wins by its stamp. It is the same write in every try. What was
 // committed once, or forgotten since, is OK and changes nothing.
+//
+// In an asynchronous space it is this server's own log that is asked to commit Write and
+// what it may depend on and nobody else may have, With, causes first (A1).
 type Persist struct {
 	Call  Call
 	Write *Write
 	Try   int
+	With  []*Write
 }
+
+// Claim tells the store that from now on nobody merges in the name of an earlier view (A3).
+type Claim struct {
+	Call Call
+	Term uint64 // the view
+	Try  int
+}
+
+// Flush asks the store to merge writes into its rows by their stamps, and to remember which
+// it has merged so far, Durable, all in one commit. Flushes of a view are numbered; one whose
+// number was merged before is OK and changes nothing, one of a view that is not the latest
+// to have claimed is Fenced.
+type Flush struct {
+	Call    Call
+	Term    uint64 // the view
+	Number  uint64
+	Writes  []*Write // causes first
+	Durable Frontier
+	Try     int
+}
+
+// Release tells the store that the log of a life is not needed any more, for all of it is in
+// the rows; then the log can go.
+type Release struct{ Life Origin }
 
 // Forget lets the journal drop a life's writes up to a number. The store
 // remembers that number: no late Persist of them may take effect.
@@ -365,12 +422,17 @@ const (
 	Resent                        // after a connection was opened
 	Extended                      // a transaction's snapshot moved (T3)
 	Aborted                       // or could not
+	Drained                       // a batch is in the rows (A2)
+	GaveBack                      // a write of a log that was found goes round (A8)
 	EventKinds
 )
 
 func (Load) output()    {}
 func (Fetch) output()   {}
 func (Persist) output() {}
+func (Claim) output()   {}
+func (Flush) output()   {}
+func (Release) output() {}
 func (Forget) output()  {}
 func (Recover) output() {}
 func (Poll) output()    {}

@@ -15,16 +15,22 @@ func (s *Server) viewed(v View, out []Output) []Output {
 		return out
 	}
 	s.enter(v)
-	for _, f := range []*Frontier{&s.visible.Frontier, &s.received.Frontier, &s.stable} {
+	s.forsake()
+	s.elder = slices.DeleteFunc(slices.Clone(s.elder), s.retired)
+	for _, f := range []*Frontier{&s.visible.Frontier, &s.received.Frontier, &s.stable, &s.durable} {
 		*f = s.trim(*f) // V5
 	}
-	return out
+	return s.giveBack(out)
 }
 
 // salvage looks after the writes of lives that are over, as the first server of a ring does,
 // whether it has just come or not (V3).
 func (s *Server) salvage(out []Output) []Output {
 	if s.salvaging || len(s.view.Lost) == 0 {
+		return out
+	}
+	if s.draining.rest > 0 {
+		s.draining.rest--
 		return out
 	}
 	s.salvaging = true
@@ -40,6 +46,8 @@ func (s *Server) recovered(in Recovered, out []Output) []Output {
 	case in.Status != OK:
 		s.salvaging = false
 		return out
+	case s.opt.Async:
+		return s.heard(in.Back, out)
 	}
 	return s.rescue(&load{rescue: in.View, got: in.Writes}, out)
 }
@@ -103,13 +111,17 @@ func (s *Server) stranded(out []Output) []Output {
 	return append(out, Event{FellBehind})
 }
 
-// retire reports lives of which everything has been shown everywhere: shown is what every
-// server has shown (V4).
-func (s *Server) retire(shown Frontier, out []Output) []Output {
+// retire reports lives of which everything has been shown everywhere, as the lap that is back
+// has told every server (V4).
+func (s *Server) retire(m Lap, out []Output) []Output {
+	shown := m.Stable
+	if s.opt.Async {
+		shown = m.Durable // A8
+	}
 	for _, o := range s.salvaged {
 		all := s.received.Only(o)
 		if all.Within(shown) {
-			if n := all.Last(); n > 0 {
+			if n := all.Last(); n > 0 && !s.opt.Async {
 				out = append(out, Forget{o, n})
 			}
 			out = append(out, Retire{o})
@@ -148,18 +160,26 @@ func (s *Server) asked(in Asked, out []Output) []Output {
 	if in.View != s.view.Number || s.over {
 		return append(out, Event{StaleMessage})
 	}
-	return append(out, Send{in.From, Snapshot{in.View, s.visible.share(), s.received.share(), s.stable, s.time, slices.Clone(s.log)}})
+	return append(out, Send{in.From, Snapshot{in.View, s.visible.share(), s.received.share(), s.stable, s.time, slices.Clone(s.log), s.durable, s.elder}})
 }
 
 // adopt begins with another's snapshot. What it has shown, and more, counts as forgotten.
 func (s *Server) adopt(c *Snapshot) {
 	s.visible = set{c.Visible, true}
 	s.received = set{c.Received, true}
+	s.elder, s.durable = c.Elder, c.Stable
+	if s.opt.Async {
+		s.durable = c.Durable
+	}
 	s.stable, s.time, s.log = c.Stable, max(s.time, c.Time), slices.Clone(c.Log)
 	s.floor = Stamp{Time: s.time, Origin: math.MaxUint32}
 	for _, w := range s.log {
 		if !s.visible.Covers(w.Dot) {
 			s.hidden[w.Dot] = w
+			continue
+		}
+		for _, m := range w.Muts { // A5
+			s.install(m, w)
 		}
 	}
 }

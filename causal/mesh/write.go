@@ -6,6 +6,7 @@ type put struct {
 	write *Write
 	try   int
 	void  bool // the store has refused it
+	with  []*Write
 }
 
 func (s *Server) put(now uint64, in Put, out []Output) []Output {
@@ -14,7 +15,7 @@ func (s *Server) put(now uint64, in Put, out []Output) []Output {
 		return s.refuse(in.Op, why, out)
 	case !s.follows(in.Carried):
 		return s.refuse(in.Op, Behind, out)
-	case s.number-s.stable.Upto(s.opt.Self) >= uint64(s.opt.Window): // M16
+	case s.number-s.durable.Upto(s.opt.Self) >= uint64(s.opt.Window): // M16
 		return s.refuse(in.Op, Busy, out)
 	}
 	s.integrate(in.Deps)
@@ -29,7 +30,7 @@ func (s *Server) put(now uint64, in Put, out []Output) []Output {
 		in.Muts[i].Beside = s.opt.Concurrent
 	}
 	w := &Write{Dot{Origin: s.opt.Self, N: s.number}, Stamp{Time: s.time, Origin: s.opt.Self}, s.trim(in.Deps), after, in.Muts}
-	return s.persist(&put{op: in.Op, write: w}, out)
+	return s.persist(&put{op: in.Op, write: w, with: s.alone(in.Carried)}, out)
 }
 
 // follows reports whether the visible causes of carried writes have been received.
@@ -45,7 +46,7 @@ func (s *Server) follows(carried []*Write) bool {
 func (s *Server) persist(p *put, out []Output) []Output {
 	c := s.call()
 	s.pending[c] = p
-	return append(out, Persist{c, p.write, p.try})
+	return append(out, Persist{c, p.write, p.try, p.with})
 }
 
 // persisted hears of an own write. Nobody learns of it before the store has it (M2).

@@ -133,7 +133,7 @@ func (k *Keeper) Renewed(now lease.Tick, in Renew) (g Grant, saves []Save, ok bo
 		k.join(now, in)
 	case i >= 0 && in.Leaving && now >= k.alone:
 		k.out(func(m Place) bool { return m.Name == in.Name })
-	case i >= 0:
+	case i >= 0 && (in.Origin == 0 || in.Origin == k.view.Ring[i].Origin):
 		k.seen[k.view.Ring[i].Origin] = heard{now, in.Knows}
 	}
 	for _, o := range in.Retired { // K4

@@ -56,10 +56,10 @@ func (m *Member) Beat(now lease.Tick, knows bool) Renew {
 // Granted takes an answer, and reports whether it told of a newer view.
 func (m *Member) Granted(now lease.Tick, g Grant) (newer bool) {
 	sent, ok := m.sent[g.Seq]
-	if !ok || m.origin != 0 && g.Origin != 0 && g.Origin != m.origin {
+	if !ok {
 		return false
 	}
-	if g.Origin != 0 {
+	if g.Origin != 0 && m.origin == 0 { // else an ask that was late may have been given a place of its own
 		m.origin = g.Origin
 	}
 	m.length = max(m.length, g.Length)
@@ -85,7 +85,7 @@ func (m *Member) View() View { return m.view }
 
 // Place is where the life stands in the ring; -1 if it is not in it.
 func (m *Member) Place() int {
-	return slices.IndexFunc(m.view.Ring, func(p Place) bool { return p.Name == m.opt.Name })
+	return slices.IndexFunc(m.view.Ring, func(p Place) bool { return p.Name == m.opt.Name && (m.origin == 0 || m.origin == p.Origin) })
 }
 
 // Until is when the lease ends: before it the server may serve.

@@ -232,3 +232,36 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// A life that was left out and whose first ask is heard again then has a place that it does not
+// know of: it hears that it is left out, and nobody counts what it says for that place.
+func TestAPlaceOfALateAsk(t *testing.T) {
+	k := NewKeeper(Options{Length: 100})
+	k.Elected(0, 1, 1<<40, 0, View{})
+	save := func(saves []Save) {
+		for len(saves) > 0 {
+			saves = k.Saved(saves[0].Term, saves[0].View.Number, true)
+		}
+	}
+	ask := func(m *Member, now lease.Tick) (r Renew, newer bool) {
+		r = m.Beat(now, false)
+		g, saves, _ := k.Renewed(now, r)
+		save(saves)
+		return r, m.Granted(now, g)
+	}
+	a, b := NewMember(MemberOptions{Name: "a", Host: "a"}), NewMember(MemberOptions{Name: "b", Host: "b"})
+	ask(a, 1)
+	first, _ := ask(b, 1)
+	if ask(b, 2); b.Origin() != 2 || b.Place() != 1 {
+		t.Fatalf("b is %d at %d", b.Origin(), b.Place())
+	}
+	save(k.Gone(3, "b"))
+	_, saves, _ := k.Renewed(4, first)
+	save(saves)
+	if ask(b, 5); b.Place() >= 0 || b.Origin() != 2 {
+		t.Errorf("b is %d at %d of %+v", b.Origin(), b.Place(), b.View())
+	}
+	if h := k.seen[3]; h.at == 5 {
+		t.Errorf("what 2 says counts for 3: %+v", h)
+	}
+}

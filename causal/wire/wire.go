@@ -49,7 +49,7 @@ func (s *Stream) Append(b []byte, m mesh.Message) []byte {
 	case mesh.Lap:
 		b = binary.AppendUvarint(append(b, lapKind), m.View)
 		b = dot.AppendFrontier(dot.AppendFrontier(b, m.Seen), m.Stable)
-		return binary.AppendUvarint(b, m.Low)
+		return dot.AppendFrontier(binary.AppendUvarint(b, m.Low), m.Durable)
 	case mesh.Greeting:
 		b = binary.AppendUvarint(append(b, greetingKind), m.View)
 		return dot.AppendFrontier(b, m.Received)
@@ -59,6 +59,10 @@ func (s *Stream) Append(b []byte, m mesh.Message) []byte {
 		b = binary.AppendUvarint(binary.AppendUvarint(b, m.Time), uint64(len(m.Log)))
 		for _, w := range m.Log {
 			b = appendBody(dot.AppendFrontier(b, w.Deps), w)
+		}
+		b = binary.AppendUvarint(dot.AppendFrontier(b, m.Durable), uint64(len(m.Elder)))
+		for _, o := range m.Elder {
+			b = binary.AppendUvarint(b, uint64(o))
 		}
 		return b
 	}
@@ -80,13 +84,17 @@ func (s *Stream) Decode(b []byte) (mesh.Message, error) {
 		c.Write = body(r, deps)
 		s.last, m = deps, c
 	case lapKind:
-		m = mesh.Lap{View: r.Uint(), Seen: r.Frontier(), Stable: r.Frontier(), Low: r.Uint()}
+		m = mesh.Lap{View: r.Uint(), Seen: r.Frontier(), Stable: r.Frontier(), Low: r.Uint(), Durable: r.Frontier()}
 	case greetingKind:
 		m = mesh.Greeting{View: r.Uint(), Received: r.Frontier()}
 	case snapshotKind:
 		c := mesh.Snapshot{View: r.Uint(), Visible: r.Frontier(), Received: r.Frontier(), Stable: r.Frontier(), Time: r.Uint()}
 		for range r.Count() {
 			c.Log = append(c.Log, body(r, r.Frontier()))
+		}
+		c.Durable = r.Frontier()
+		for range r.Count() {
+			c.Elder = append(c.Elder, r.Origin())
 		}
 		m = c
 	default:
@@ -141,6 +149,51 @@ func outside(b []byte) (*mesh.Write, error) {
 		m.Value = append([]byte{}, b[1:]...)
 	}
 	return &mesh.Write{Dot: dot.Dot{Origin: mesh.Outside, N: n}, Stamp: dot.Stamp{Time: time, Origin: mesh.Outside}, Muts: []mesh.Mut{m}}, nil
+}
+
+// AppendWrites appends the encoding of several writes, for the log of an asynchronous space.
+func AppendWrites(b []byte, writes []*mesh.Write) []byte {
+	b = binary.AppendUvarint(append(b, wireVersion), uint64(len(writes)))
+	for _, w := range writes {
+		b = appendBody(dot.AppendFrontier(b, w.Deps), w)
+	}
+	return b
+}
+
+// DecodeWrites decodes several writes, which must be all of b.
+func DecodeWrites(b []byte) (out []*mesh.Write, err error) {
+	r := dot.NewReader(b)
+	if r.Byte() != wireVersion {
+		return nil, ErrFormat
+	}
+	for range r.Count() {
+		out = append(out, body(r, r.Frontier()))
+	}
+	if !r.Done() {
+		return nil, ErrFormat
+	}
+	return out, nil
+}
+
+// AppendSet appends the encoding of a set of writes, for the mark that a store keeps beside
+// its rows.
+func AppendSet(b []byte, f dot.Frontier) []byte {
+	return dot.AppendFrontier(append(b, wireVersion), f)
+}
+
+// DecodeSet decodes a set of writes, which must be all of b. Of nothing it is empty.
+func DecodeSet(b []byte) (f dot.Frontier, err error) {
+	if len(b) == 0 {
+		return f, nil
+	}
+	r := dot.NewReader(b)
+	if r.Byte() != wireVersion {
+		return f, ErrFormat
+	}
+	if f = r.Frontier(); !r.Done() {
+		return dot.Frontier{}, ErrFormat
+	}
+	return f, nil
 }
 
 // appendBody appends all of a write but its Deps.

@@ -59,6 +59,7 @@ func flags(f *pflag.FlagSet, c *node.Config) *string {
 	f.StringVar(&c.Causal, "causal", c.Causal, "names of causal spaces, with commas between: sessions over them (FR.BEGIN ...) never see an effect without its cause, at whichever node; NAME=union or NAME=max merges values that are written at the same time")
 	f.StringVar(&c.TCC, "tcc", c.TCC, "names of causal spaces that keep former values, so that transactions (FR.TBEGIN ...) begin again more rarely")
 	f.IntVar(&c.CausalKeys, "causal-keys", c.CausalKeys, "most keys of a causal space in memory, per node")
+	f.BoolVar(&c.CausalAsync, "causal-async", c.CausalAsync, "acknowledge writes of causal spaces when this node's disk has them (a log in --data), and bring them into the store when every node has received them; the same at all nodes, and for good")
 	f.StringVar(&c.TokenKey, "token-key", c.TokenKey, "secret that authenticates the tokens of sessions (default --password); better given as FRESHET_TOKEN_KEY or in the file")
 	f.IntVar(&c.MaxConns, "max-conns", c.MaxConns, "most client connections, per node")
 	f.StringVar(&c.Password, "password", c.Password, "password that clients must give; better given as FRESHET_PASSWORD or in the file")

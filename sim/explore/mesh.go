@@ -29,6 +29,8 @@ type Mesh struct {
 	Triggers int // writes of x past the cache that leave a dot
 	// Concurrent writes of a key are kept.
 	Concurrent bool
+	Async      bool
+	Batch      int // of every server
 }
 
 // MeshCall is one call. At server -1 it may be made anywhere.
@@ -109,12 +111,6 @@ func (s Mesh) Begin() World {
 	return w
 }
 
-// options of a life that begins now.
-func (w *meshWorld) options(o mesh.Origin) mesh.Options {
-	s := w.scope
-	return mesh.Options{Self: o, View: w.view, Keys: s.Capacity, Window: s.Window, Versions: s.Versions, Concurrent: s.Concurrent}
-}
-
 func (w *meshWorld) choices() (out []choice) {
 	add := func(name string, do func()) { out = append(out, choice{name, do}) }
 	for i, l := range w.links {
@@ -139,11 +135,11 @@ func (w *meshWorld) choices() (out []choice) {
 		}
 		name := fmt.Sprintf("%T%v of %d ", r.out, r.out, r.server+1)
 		add(name+what, func() { w.progress(r) })
-		if p, ok := r.out.(mesh.Persist); ok && w.left.Losses > 0 {
+		if lost := unanswered(r.out); lost != nil && w.left.Losses > 0 {
 			add(name+"has no answer", func() {
 				w.left.Losses--
 				w.drop(r)
-				w.step(r.server, mesh.Persisted{Call: p.Call, Status: mesh.Lost})
+				w.step(r.server, lost)
 			})
 		}
 	}
@@ -169,7 +165,7 @@ func (w *meshWorld) choices() (out []choice) {
 	if w.left.Triggers > 0 {
 		add("x is written past the cache", func() { w.left.Triggers--; w.store.Trigger("x", fmt.Sprint("o", w.left.Triggers), 0) })
 	}
-	for _, c := range w.changes() {
+	for _, c := range append(w.changes(), w.found()...) {
 		add(c.name, c.do)
 	}
 	for i, m := range w.servers {
@@ -339,7 +335,10 @@ func (w *meshWorld) step(i int, in mesh.Input) {
 			if w.scope.Triggers > 0 {
 				w.reqs = append(w.reqs, &meshRequest{server: i, out: out})
 			}
-		case mesh.Load, mesh.Fetch, mesh.Persist, mesh.Recover:
+		case mesh.Load, mesh.Fetch, mesh.Persist, mesh.Recover, mesh.Claim, mesh.Flush:
+			if f, ok := out.(mesh.Flush); ok {
+				w.stable(f)
+			}
 			w.reqs = append(w.reqs, &meshRequest{server: i, out: out})
 		case mesh.Send:
 			switch m := out.Message.(type) {
@@ -355,7 +354,13 @@ func (w *meshWorld) step(i int, in mesh.Input) {
 			}
 		case mesh.Retire:
 			w.retire(out.Origin)
+		case mesh.Release:
+			w.store.Release(out.Life)
 		case mesh.Forget:
+			if w.scope.Async && out.Origin != mesh.Outside {
+				w.store.Trim(out.Origin, out.Upto)
+				continue
+			}
 			w.store.Forget(out.Origin, out.Upto)
 		case mesh.Bury:
 			w.store.Bury(out.Before)
@@ -399,11 +404,13 @@ func (w *meshWorld) progress(r *meshRequest) {
 		for _, o := range out.Lives {
 			w.stop(int(o) - 1)
 		}
-		r.answer = mesh.Recovered{View: out.View, Writes: w.store.Recover(out.Lives)}
+		r.answer = mesh.Recovered{View: out.View, Writes: w.store.Recover(out.Lives), Back: w.store.Back(out.Lives)}
 	case mesh.Poll:
 		r.answer = mesh.Polled{View: out.View, Writes: w.store.Poll(out.After)}
 	case mesh.Persist:
-		r.answer = mesh.Persisted{Call: out.Call, Status: w.store.Persist(out.Write)}
+		r.answer = mesh.Persisted{Call: out.Call, Status: w.persist(out)}
+	default:
+		r.answer = w.merge(out)
 	}
 }
 
@@ -430,6 +437,11 @@ func (w *meshWorld) rest() {
 		for i, m := range w.servers {
 			if m != nil && !w.down[i] && m.View().Number < w.view.Number {
 				w.tell(i)
+			}
+		}
+		for _, o := range w.view.Lost {
+			if w.scope.Async && len(w.store.Back([]mesh.Origin{o})) == 0 {
+				w.bring(o, int(w.view.Ring[0])-1)
 			}
 		}
 		w.step(int(w.view.Ring[0])-1, mesh.Beat{})

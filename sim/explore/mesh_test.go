@@ -54,6 +54,9 @@ var meshes = []struct {
 	{"concurrent-suspected", 3_000, Mesh{Servers: 2, Concurrent: true, Keys: []string{"x"}, Suspects: 1, Beats: 2, Sessions: [][]MeshCall{{at(0, putX)}, {readX, putX}}}},
 	{"concurrent-snapshot", 3_000, Mesh{Servers: 2, Concurrent: true, Keys: []string{"x", "y"}, Versions: 2, Beats: 1, Sessions: [][]MeshCall{{at(0, putX), readX, at(1, putX)}, {at(0, begin), at(1, lookX), at(0, lookXY)}, {at(1, putX)}}}},
 	{"written-past-the-cache", 3_000, Mesh{Servers: 2, Keys: []string{"x"}, Triggers: 2, Beats: 2, Evicts: 1, Sessions: [][]MeshCall{{readX, putY}, {readXY}}}},
+	{"async", 3_000, Mesh{Servers: 2, Async: true, Keys: []string{"x"}, Beats: 3, Evicts: 1, Sessions: [][]MeshCall{{at(0, putX)}, {at(1, putX), readX}}}},
+	{"async-crash", 3_000, Mesh{Servers: 2, Async: true, Batch: 1, Crashes: 1, Beats: 2, Sessions: [][]MeshCall{{at(0, putX), at(1, putY)}, {readXY}}}},
+	{"async-suspected", 3_000, Mesh{Servers: 2, Async: true, Keys: []string{"x"}, Suspects: 1, Losses: 1, Beats: 3, Evicts: 1, Sessions: [][]MeshCall{{at(0, putX)}, {readX}}}},
 	{"window", 3_000, Mesh{Servers: 2, Window: 1, Beats: 3, Sessions: [][]MeshCall{{at(0, putX), at(0, putX)}, {at(0, putX), readX}}}},
 }
 

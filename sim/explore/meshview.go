@@ -63,7 +63,8 @@ func (w *meshWorld) stop(i int) {
 	}
 	w.reqs = slices.DeleteFunc(slices.Clone(w.reqs), func(r *meshRequest) bool {
 		_, persist := r.out.(mesh.Persist) // one that is on its way may arrive
-		return r.server == i && (!persist || r.answer != nil)
+		_, flush := r.out.(mesh.Flush)
+		return r.server == i && (!persist && !flush || r.answer != nil)
 	})
 }
 

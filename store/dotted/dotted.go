@@ -27,6 +27,24 @@
 // Forget is the life's own and is refused behind the fence, so that what the journal has
 // and has let go of stands still then; whoever looks after a life that is over uses Drop.
 //
+// In an asynchronous space nobody persists here: writes lie in logs elsewhere, and one server
+// brings them into the rows, many at once. Whoever does claims a term first:
+//
+//	Once Claim(term) has returned nil no Merge of a smaller term takes effect any more,
+//	those in flight included. It returns the Mark of the last one that did, and is
+//	ErrFenced if a larger term has claimed.
+//
+//	Merge(f) returns nil when every row of f that wins by its stamp is there, and f's Mark
+//	is what Claim returns, both durable: they are one commit. Of a Number that is not above
+//	the last one of its term it returns nil and changes nothing. It is ErrFenced if its
+//	term is not the one that has claimed.
+//
+// Fence says there that the log of an origin is not needed any more, and Fenced who was.
+//
+// A store can be such a log: of writes without mutations. Then Lives returns the origins that
+// have begun, and once Remove(origin) has returned nil nothing of it is there and no Persist
+// of it takes effect.
+//
 // An error that is neither ErrFenced nor one of package store's definite ones means
 // that the outcome is unknown: say it again, it is the same write.
 package dotted
@@ -68,6 +86,19 @@ type Write struct {
 	Stamp Stamp
 	Muts  []Mutation // of different keys; none for a number that came to nothing
 	Body  []byte     // what the journal gives back
+}
+
+// Keyed is a row and its key.
+type Keyed struct {
+	Key string
+	Row Row
+}
+
+// Flush is what is merged at once.
+type Flush struct {
+	Term, Number uint64
+	Rows         []Keyed // of different keys
+	Mark         []byte  // what has been merged so far, this included, as whoever merges says it
 }
 
 // Row is what a store knows of one key at one instant. A deleted key has a stamp for

@@ -17,6 +17,7 @@ const (
 	OpPersist Op = "persist"
 	OpFetch   Op = "fetch"
 	OpForget  Op = "forget"
+	OpMerge   Op = "merge"
 )
 
 // Dotted is a store of causal rows in memory, as package dotted speaks of them. It is
@@ -31,7 +32,14 @@ type Dotted struct {
 	largest uint64
 	lives   map[uint32]*life
 	buried  uint64
+	claimed claim
 	closed  bool
+}
+
+// claim is how far the rows of an asynchronous space have come.
+type claim struct {
+	term, number uint64
+	mark         []byte
 }
 
 // life is what is known of an origin.
@@ -123,11 +131,12 @@ func (s *Dotted) Begin(ctx context.Context, origin uint32) error {
 
 // Persist commits a write.
 func (s *Dotted) Persist(ctx context.Context, w dotted.Write) error {
+	if err := s.Fits(w.Muts); err != nil {
+		return err
+	}
 	key := ""
 	for _, m := range w.Muts {
-		if key = m.Key; m.Key == "" {
-			return fmt.Errorf("%w: a key of 0 bytes", store.ErrTooLarge)
-		}
+		key = m.Key
 	}
 	return s.call(ctx, Call{OpPersist, key}, func() error {
 		l := s.lives[w.Dot.Origin]
@@ -252,6 +261,80 @@ func (s *Dotted) Fence(ctx context.Context, origin uint32) error {
 			s.lives[origin] = &life{journal: map[uint64][]byte{}}
 		}
 		s.lives[origin].fenced = true
+		return nil
+	})
+}
+
+// Fenced returns those of some origins that were fenced.
+func (s *Dotted) Fenced(ctx context.Context, origins ...uint32) (out []uint32, err error) {
+	err = s.call(ctx, Call{OpFetch, ""}, func() error {
+		for _, o := range origins {
+			if l := s.lives[o]; l != nil && l.fenced {
+				out = append(out, o)
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Claim lets nobody merge any more in a smaller term.
+func (s *Dotted) Claim(ctx context.Context, term uint64) (mark []byte, err error) {
+	err = s.call(ctx, Call{OpFetch, ""}, func() error {
+		if term < s.claimed.term {
+			return dotted.ErrFenced
+		}
+		if term > s.claimed.term {
+			s.claimed.term, s.claimed.number = term, 0
+		}
+		mark = s.claimed.mark
+		return nil
+	})
+	return mark, err
+}
+
+// Merge lets rows compete with those that are there.
+func (s *Dotted) Merge(ctx context.Context, f dotted.Flush) error {
+	return s.call(ctx, Call{OpMerge, ""}, func() error {
+		switch {
+		case f.Term != s.claimed.term:
+			return dotted.ErrFenced
+		case f.Number <= s.claimed.number:
+			return nil
+		}
+		s.claimed.number, s.claimed.mark = f.Number, append([]byte{}, f.Mark...)
+		for _, k := range f.Rows {
+			s.largest = max(s.largest, k.Row.Stamp.Time)
+			if s.rows[k.Key].Stamp.Less(k.Row.Stamp) {
+				k.Row.Value = slices.Clone(k.Row.Value)
+				s.rows[k.Key] = k.Row
+			}
+		}
+		return nil
+	})
+}
+
+// Fits says what is wrong with mutations that can never be persisted, or merged.
+func (s *Dotted) Fits(muts []dotted.Mutation) error {
+	if slices.ContainsFunc(muts, func(m dotted.Mutation) bool { return m.Key == "" }) {
+		return fmt.Errorf("%w: a key of 0 bytes", store.ErrTooLarge)
+	}
+	return nil
+}
+
+// Lives returns the origins that have begun and were not removed.
+func (s *Dotted) Lives(ctx context.Context) (out []uint32, err error) {
+	err = s.call(ctx, Call{OpFetch, ""}, func() error {
+		out = slices.Sorted(maps.Keys(s.lives))
+		return nil
+	})
+	return out, err
+}
+
+// Remove forgets an origin, and its journal.
+func (s *Dotted) Remove(ctx context.Context, origin uint32) error {
+	return s.call(ctx, Call{OpForget, ""}, func() error {
+		delete(s.lives, origin)
 		return nil
 	})
 }

@@ -9,4 +9,5 @@ import (
 
 func TestDotted(t *testing.T) {
 	storetest.RunDotted(t, func(*testing.T) storetest.Dotted { return memory.NewDotted(memory.Options{}) })
+	storetest.RunLog(t, memory.NewDotted(memory.Options{}))
 }

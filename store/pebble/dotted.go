@@ -13,7 +13,6 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"github.com/freshet-cache/freshet/store"
 	"github.com/freshet-cache/freshet/store/dotted"
 )
 
@@ -23,6 +22,8 @@ type Dotted struct {
 	s       *Store
 	prefix  []byte
 	stripes [stripes]sync.RWMutex // a key is written behind its stripe until it is durable, and read behind it
+
+	merging sync.Mutex // one merge at a time: what is said of the last one is in order
 
 	mu     sync.Mutex // guards lives
 	lives  map[uint32]*life
@@ -56,7 +57,7 @@ func (s *Store) Dotted(space string) (*Dotted, error) {
 }
 
 // Keys of a space: rows, or versions of rows, tombstones by time, the journal, origins, what
-// was buried, and whether concurrent writes are kept.
+// was buried, whether concurrent writes are kept, and how far merging has come.
 func (d *Dotted) key(kind byte) []byte {
 	return append(slices.Clip(d.prefix), kind)
 }
@@ -300,15 +301,12 @@ func (d *Dotted) Persist(_ context.Context, w dotted.Write) error {
 		return err
 	}
 	defer d.s.life.RUnlock()
-	muts := make([]store.Mutation, len(w.Muts), len(w.Muts)+1)
+	if err := d.Fits(w.Muts); err != nil {
+		return err
+	}
 	keys := make([]string, len(w.Muts))
 	for i, m := range w.Muts {
-		muts[i], keys[i] = store.Mutation{Key: m.Key, Value: m.Value}, m.Key
-	}
-	if len(muts) > 0 {
-		if err := d.s.admissible(muts); err != nil {
-			return err
-		}
+		keys[i] = m.Key
 	}
 	l, err := d.origin(w.Dot.Origin)
 	if err != nil {
@@ -467,6 +465,11 @@ func (d *Dotted) Largest(ctx context.Context) (largest uint64, err error) {
 		return 0, err
 	}
 	defer d.s.life.RUnlock()
+	m, err := d.merged()
+	if err != nil {
+		return 0, err
+	}
+	largest = m.largest
 	for _, kind := range []byte{'j', 'o'} {
 		it, err := d.s.db.NewIter(&pebble.IterOptions{LowerBound: d.key(kind), UpperBound: d.key(kind + 1)})
 		if err != nil {

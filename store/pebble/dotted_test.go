@@ -30,6 +30,34 @@ func TestDotted(t *testing.T) {
 	storetest.RunDotted(t, func(t *testing.T) storetest.Dotted { return openDotted(t, t.TempDir(), "feeds") })
 }
 
+func TestLog(t *testing.T) {
+	c := openDotted(t, t.TempDir(), "feeds")
+	defer c.Close()
+	storetest.RunLog(t, c)
+}
+
+// What was merged is there when the store is opened again, and how far that had come.
+func TestMergedIsDurable(t *testing.T) {
+	dir, ctx := t.TempDir(), t.Context()
+	c := openDotted(t, dir, "feeds")
+	row := dotted.Row{Exists: true, Value: []byte("v"), Stamp: dotted.Stamp{Time: 9, Origin: 1}, Dot: dotted.Dot{Origin: 1, N: 4}}
+	_, err := c.Claim(ctx, 3)
+	if err = errors.Join(err, c.Merge(ctx, dotted.Flush{Term: 3, Number: 1, Rows: []dotted.Keyed{{Key: "k", Row: row}}, Mark: []byte("mark")}), c.Close()); err != nil {
+		t.Fatal(err)
+	}
+	c = openDotted(t, dir, "feeds")
+	defer c.Close()
+	if err := c.Merge(ctx, dotted.Flush{Term: 3, Number: 1, Mark: []byte("late")}); err != nil {
+		t.Error(err)
+	}
+	mark, err := c.Claim(ctx, 4)
+	rows, e := c.Load(ctx, "k")
+	largest, f := c.Largest(ctx)
+	if err = errors.Join(err, e, f); err != nil || string(mark) != "mark" || string(rows[0].Value) != "v" || rows[0].Dot != row.Dot || largest != 9 {
+		t.Errorf("%q, %+v, %d, %v", mark, rows, largest, err)
+	}
+}
+
 // What was acknowledged is there when the store is opened again; spaces, and rows of
 // linear, know nothing of each other.
 func TestDottedIsDurable(t *testing.T) {

@@ -30,7 +30,9 @@ type Dotted struct {
 	beside atomic.Bool // concurrent writes are kept
 }
 
-type dottedStatements struct{ load, persist, fetch, journal, begin, largest, fence, forget, raise, bury, keep, kept, among, join, sweep string }
+type dottedStatements struct {
+	load, persist, fetch, journal, begin, largest, fence, forget, raise, bury, keep, kept, among, join, sweep, claim, merge, fenced string
+}
 
 // Dotted returns the space of a name, which is made with its first row.
 func (s *Store) Dotted(space string) (*Dotted, error) {
@@ -47,11 +49,12 @@ func (s *Store) Dotted(space string) (*Dotted, error) {
 		journal: fill(`SELECT l.settled, j.n, j.body FROM {{schema}}.lives l LEFT JOIN LATERAL
 			(SELECT n, body FROM {{schema}}.journal WHERE space = $1 AND origin = $2 AND n > $3 ORDER BY n LIMIT $4) j ON true
 			WHERE l.space = $1 AND l.origin = $2 ORDER BY j.n`),
-		begin:   fill(`INSERT INTO {{schema}}.lives VALUES ($1, $2, false, 0) ON CONFLICT DO NOTHING`),
-		largest: fill(`SELECT greatest(0, (SELECT max(time) FROM {{schema}}.lives WHERE space = $1), (SELECT max(time) FROM {{schema}}.journal WHERE space = $1))`),
-		fence:   fill(`SELECT {{schema}}.fence($1, $2, $3)`),
-		forget:  fill(`SELECT {{schema}}.let_go($1, $2, $3, $4, $5)`),
-		raise:   fill(`INSERT INTO {{schema}}.spaces (space, buried) VALUES ($1, $2) ON CONFLICT (space) DO UPDATE SET buried = greatest(spaces.buried, EXCLUDED.buried)`),
+		begin: fill(`INSERT INTO {{schema}}.lives VALUES ($1, $2, false, 0) ON CONFLICT DO NOTHING`),
+		largest: fill(`SELECT greatest(0, (SELECT max(time) FROM {{schema}}.lives WHERE space = $1), (SELECT max(time) FROM {{schema}}.journal WHERE space = $1),
+			(SELECT time FROM {{schema}}.merged WHERE space = $1))`),
+		fence:  fill(`SELECT {{schema}}.fence($1, $2, $3)`),
+		forget: fill(`SELECT {{schema}}.let_go($1, $2, $3, $4, $5)`),
+		raise:  fill(`INSERT INTO {{schema}}.spaces (space, buried) VALUES ($1, $2) ON CONFLICT (space) DO UPDATE SET buried = greatest(spaces.buried, EXCLUDED.buried)`),
 		bury: fill(`WITH old AS (DELETE FROM {{schema}}.dotted WHERE space = $1 AND key IN
 			(SELECT key FROM {{schema}}.dotted WHERE space = $1 AND value IS NULL AND time < $2
 				AND (origin <> 4294967295 OR n <= (SELECT settled FROM {{schema}}.lives WHERE space = $1 AND origin = 4294967295)) LIMIT $3 FOR UPDATE SKIP LOCKED)
@@ -64,6 +67,9 @@ func (s *Store) Dotted(space string) (*Dotted, error) {
 		sweep: fill(`WITH old AS (DELETE FROM {{schema}}.beside WHERE space = $1 AND (key, origin, n) IN
 			(SELECT key, origin, n FROM {{schema}}.beside WHERE space = $1 AND value IS NULL AND time < $2 LIMIT $3 FOR UPDATE SKIP LOCKED)
 			RETURNING key) SELECT count(*) FROM old`),
+		claim:  fill(`SELECT {{schema}}.claim($1, $2)`),
+		merge:  fill(`SELECT {{schema}}.merge($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`),
+		fenced: fill(`SELECT origin FROM {{schema}}.lives WHERE space = $1 AND origin = ANY($2) AND fenced`),
 	}}, nil
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 // schemaFormat is the format that this freshet makes and reads.
-const schemaFormat = 5
+const schemaFormat = 6
 
 //go:embed schema.sql
 var schemaSQL string
@@ -35,8 +35,11 @@ var besideSQL string
 //go:embed outside.sql
 var outsideSQL string
 
+//go:embed merge.sql
+var mergeSQL string
+
 // upgrades lead from each format to the next.
-var upgrades = map[int]string{1: strictSQL, 2: dottedSQL, 3: besideSQL, 4: outsideSQL}
+var upgrades = map[int]string{1: strictSQL, 2: dottedSQL, 3: besideSQL, 4: outsideSQL, 5: mergeSQL}
 
 // Migration says what Migrate is to do besides.
 type Migration struct {
@@ -105,7 +108,7 @@ func (m Migration) run(ctx context.Context, tx pgx.Tx, schema string) error {
 		return nil
 	}
 	role := pgx.Identifier{m.Grant}.Sanitize()
-	for _, what := range []string{"USAGE ON SCHEMA %s", "SELECT, INSERT, UPDATE, DELETE ON %s.rows, %[1]s.guards, %[1]s.lives, %[1]s.spaces, %[1]s.journal, %[1]s.dotted, %[1]s.beside, %[1]s.watched", "SELECT, UPDATE ON %s.meta",
+	for _, what := range []string{"USAGE ON SCHEMA %s", "SELECT, INSERT, UPDATE, DELETE ON %s.rows, %[1]s.guards, %[1]s.lives, %[1]s.spaces, %[1]s.journal, %[1]s.dotted, %[1]s.beside, %[1]s.watched, %[1]s.merged", "SELECT, UPDATE ON %s.meta",
 		"USAGE ON SEQUENCE %s.version", "EXECUTE ON ALL FUNCTIONS IN SCHEMA %s"} {
 		if _, err := tx.Exec(ctx, "GRANT "+fmt.Sprintf(what, schema)+" TO "+role); err != nil {
 			return err

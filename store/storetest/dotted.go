@@ -28,6 +28,10 @@ type Dotted interface {
 	Bury(ctx context.Context, before uint64) error
 	Fence(ctx context.Context, origin uint32) error
 	Largest(ctx context.Context) (uint64, error)
+	Claim(ctx context.Context, term uint64) ([]byte, error)
+	Merge(ctx context.Context, f dotted.Flush) error
+	Fits(muts []dotted.Mutation) error
+	Fenced(ctx context.Context, origins ...uint32) ([]uint32, error)
 	Close() error
 }
 
@@ -65,6 +69,9 @@ var DottedChecks = []DottedCheck{
 	{"ConcurrentWritesAreKept", concurrentWritesAreKept},
 	{"TheSettingIsForEver", settingIsForEver},
 	{"VersionsUnderContention", versionsUnderContention},
+	{"WhatIsMergedCompetes", mergedCompetes},
+	{"OneMergesAtATime", oneMerges},
+	{"ABatchIsOneCommit", batchIsOneCommit},
 }
 
 // puts is a write of keys and values in turn; "-" deletes.

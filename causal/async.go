@@ -1,0 +1,330 @@
+package causal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/freshet-cache/freshet/causal/mesh"
+	"github.com/freshet-cache/freshet/causal/wire"
+	"github.com/freshet-cache/freshet/store"
+	"github.com/freshet-cache/freshet/store/dotted"
+)
+
+// Log is where the servers of a process have their writes first, in an asynchronous space: a
+// disk of its own. See package dotted for the promises; a Dotted of store/pebble is one.
+type Log interface {
+	Begin(ctx context.Context, origin uint32) error
+	Persist(ctx context.Context, w dotted.Write) error
+	Journal(ctx context.Context, origin uint32, after uint64, limit int) ([]dotted.Entry, uint64, error)
+	Forget(ctx context.Context, origin uint32, upto uint64) error
+	Fence(ctx context.Context, origin uint32) error
+	Lives(ctx context.Context) ([]uint32, error)
+	Remove(ctx context.Context, origin uint32) error
+}
+
+// MergeStore is what an asynchronous space needs of its store, beyond what others do.
+type MergeStore interface {
+	Store
+	Begin(ctx context.Context, origin uint32) error
+	Claim(ctx context.Context, term uint64) (mark []byte, err error)
+	Merge(ctx context.Context, f dotted.Flush) error
+	Fits(muts []dotted.Mutation) error
+	Fenced(ctx context.Context, origins ...uint32) ([]uint32, error)
+}
+
+// GiveUp ends the waiting for the log of a life: what nobody else had of it is lost, and the
+// ring may forget its name. It is an operator's to say, when a disk is gone.
+func GiveUp(ctx context.Context, s Store, life uint32) error { return s.Fence(ctx, life) }
+
+// Asynchronous reports whether writes are acknowledged before the store has them.
+func (s *Server) Asynchronous() bool { return s.opt.Log != nil }
+
+// Asynchronous reports whether writes are acknowledged before the store has them.
+func (r *Ring) Asynchronous() bool { return r.opt.Server.Log != nil }
+
+// Owes is how many writes were taken here and are not known to be in the store.
+func (s *Server) Owes() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.machine == nil {
+		return 0
+	}
+	return s.machine.Owes()
+}
+
+// merges is the store of an asynchronous space; it was checked.
+func (o *Options) merges() MergeStore { return o.Store.(MergeStore) }
+
+// logged commits a write to the log, with what its session carries.
+func (s *Server) logged(ctx context.Context, out mesh.Persist) error {
+	w := out.Write
+	muts := make([]dotted.Mutation, len(w.Muts))
+	for i, m := range w.Muts {
+		muts[i] = dotted.Mutation{Key: m.Key, Value: m.Value, Delete: m.Delete}
+	}
+	if err := s.opt.merges().Fits(muts); errors.Is(err, store.ErrTooLarge) { // it could never be merged
+		return err
+	}
+	return s.opt.Log.Persist(ctx, dotted.Write{
+		Dot:   dotted.Dot{Origin: uint32(w.Dot.Origin), N: w.Dot.N},
+		Stamp: dotted.Stamp{Time: w.Stamp.Time, Origin: uint32(w.Stamp.Origin)},
+		Body:  wire.AppendWrites(nil, append(slices.Clone(out.With), w)),
+	})
+}
+
+func (s *Server) claim(ctx context.Context, out mesh.Claim) (mesh.Input, error) {
+	in := mesh.Claimed{Call: out.Call}
+	mark, err := s.opt.merges().Claim(ctx, out.Term)
+	if err == nil {
+		in.Durable, err = wire.DecodeSet(mark)
+	}
+	in.Status = merged(err)
+	return in, err
+}
+
+// flush merges what writes leave, of every key the last.
+func (s *Server) flush(ctx context.Context, out mesh.Flush) (mesh.Input, error) {
+	f := dotted.Flush{Term: out.Term, Number: out.Number, Mark: wire.AppendSet(nil, out.Durable)}
+	at := map[string]int{}
+	for _, w := range out.Writes {
+		row := dotted.Row{Stamp: dotted.Stamp{Time: w.Stamp.Time, Origin: uint32(w.Stamp.Origin)}, Dot: dotted.Dot{Origin: uint32(w.Dot.Origin), N: w.Dot.N}}
+		for _, m := range w.Muts {
+			row.Exists, row.Value = !m.Delete, m.Value
+			i, ok := at[m.Key]
+			if !ok {
+				i = len(f.Rows)
+				at[m.Key] = i
+				f.Rows = append(f.Rows, dotted.Keyed{Key: m.Key})
+			}
+			if f.Rows[i].Row.Stamp.Less(row.Stamp) {
+				f.Rows[i].Row = row
+			}
+		}
+	}
+	err := s.opt.merges().Merge(ctx, f)
+	if err != nil && !errors.Is(err, dotted.ErrFenced) {
+		s.opt.Logger.Warn("writes are not in the store yet, and stay in memory and in the logs; it is tried again", "writes", len(out.Writes), "try", out.Try, "err", err)
+	}
+	return mesh.Flushed{Call: out.Call, Status: merged(err)}, err
+}
+
+func merged(err error) mesh.Status {
+	switch {
+	case err == nil:
+		return mesh.OK
+	case errors.Is(err, dotted.ErrFenced):
+		return mesh.Fenced
+	}
+	return mesh.Lost
+}
+
+// backs waits until lives that are over answer nobody, and finds out whose logs are back.
+func (s *Server) backs(out mesh.Recover) (mesh.Input, error) {
+	var lives []uint32
+	for _, o := range out.Lives {
+		if err := s.opt.Ended(s.ctx, uint32(o)); err != nil {
+			return mesh.Recovered{View: out.View, Status: mesh.Lost}, err
+		}
+		lives = append(lives, uint32(o))
+	}
+	in := mesh.Recovered{View: out.View}
+	err := s.bounded(func(ctx context.Context) error {
+		for _, o := range lives {
+			if err := s.unborn(ctx, o); err != nil {
+				return err
+			}
+		}
+		back, err := s.opt.merges().Fenced(ctx, lives...)
+		for _, o := range back {
+			left, _, e := s.opt.Store.Journal(ctx, o, 0, 1)
+			switch {
+			case e != nil && !errors.Is(e, dotted.ErrFenced):
+				err = errors.Join(err, e)
+			case len(left) > 0:
+				s.opt.Logger.Error("a life that was not asynchronous has left a journal in the store; let the servers run without a log until it is empty", "life", o)
+			default:
+				in.Back = append(in.Back, mesh.Origin(o))
+			}
+		}
+		return err
+	})
+	if err != nil {
+		in = mesh.Recovered{View: out.View, Status: mesh.Lost}
+	}
+	return in, err
+}
+
+// unborn ends a life that was given a number and never began: nobody has a log of it. It begins
+// in its log first, so where the store has not heard of it nothing was acknowledged.
+func (s *Server) unborn(ctx context.Context, o uint32) error {
+	s.mu.Lock()
+	known := s.seeking.begun[o]
+	s.mu.Unlock()
+	if known {
+		return nil
+	}
+	err := s.opt.merges().Begin(ctx, o)
+	switch {
+	case err == nil:
+		err = s.opt.Store.Fence(ctx, o)
+	case errors.Is(err, dotted.ErrBegun):
+		err = nil
+	}
+	if err == nil {
+		s.mu.Lock()
+		s.seeking.begun[o] = true
+		s.mu.Unlock()
+	}
+	return err
+}
+
+// seeking is the looking for logs of lives that are over.
+type seeking struct {
+	view  uint64          // of which nothing is left to be done
+	busy  bool            // it goes on
+	given map[uint32]bool // to the machine
+	begun map[uint32]bool // lives that have begun, or were ended because they had not
+}
+
+// seek looks whether the log of this process has something of lives that are over, once in
+// every view.
+func (s *Server) seek() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opt.Log == nil || s.machine == nil || s.closed || s.seeking.busy || s.seeking.view == s.view.Number {
+		return
+	}
+	s.seeking.busy = true
+	v := s.view
+	s.work.Go(func() {
+		err := s.found(v)
+		if err != nil && s.ctx.Err() == nil {
+			s.opt.Logger.Warn("the log of a former life cannot be read; it is tried again", "err", err)
+			s.idle()
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.seeking.busy = false; err == nil {
+			s.seeking.view = v.Number
+		}
+	})
+}
+
+// idle is for a second.
+func (s *Server) idle() {
+	select {
+	case <-time.After(time.Second):
+	case <-s.ctx.Done():
+	}
+}
+
+// found gives the logs of lives that are lost in a view to the machine.
+func (s *Server) found(v View) error {
+	var lives []uint32
+	err := s.bounded(func(ctx context.Context) (e error) {
+		lives, e = s.opt.Log.Lives(ctx)
+		return e
+	})
+	for _, o := range lives {
+		member := slices.ContainsFunc(v.Ring, func(m Member) bool { return m.Origin == o })
+		switch {
+		case s.seeking.given[o] || member || o > v.Newest:
+		case slices.Contains(v.Lost, o):
+			err = errors.Join(err, s.give(o))
+		default:
+			err = errors.Join(err, s.outlived(o))
+		}
+	}
+	return err
+}
+
+// give gives the log of a life that is lost to the machine. Nothing is added to it from
+// here on, so that what was acknowledged is in it.
+func (s *Server) give(o uint32) error {
+	err := s.bounded(func(ctx context.Context) error { return s.opt.Log.Fence(ctx, o) })
+	if err != nil {
+		return err
+	}
+	in := mesh.Returned{Life: mesh.Origin(o)}
+	for after, more := uint64(0), true; more; {
+		var page []dotted.Entry
+		err := s.bounded(func(ctx context.Context) (e error) {
+			page, _, e = s.opt.Log.Journal(ctx, o, after, journalPage)
+			return e
+		})
+		for _, entry := range page {
+			writes, e := wire.DecodeWrites(entry.Body)
+			err = errors.Join(err, e)
+			in.Writes = append(in.Writes, writes...)
+			after = entry.N
+		}
+		if err != nil {
+			return fmt.Errorf("causal: the log of life %d: %w", o, err)
+		}
+		more = len(page) == journalPage
+	}
+	s.opt.Logger.Info("the log of a former life was found, and what is not in the store is written again", "life", o, "writes", len(in.Writes))
+	s.mu.Lock()
+	s.seeking.given[o] = true
+	asked := s.step(in)
+	s.mu.Unlock()
+	s.spawn(asked)
+	return nil
+}
+
+// outlived removes what is left of the log of a life that is retired. If that is anything,
+// the life was given up, and an operator may want to look at it.
+func (s *Server) outlived(o uint32) error {
+	return s.bounded(func(ctx context.Context) error {
+		left, _, err := s.opt.Log.Journal(ctx, o, 0, 1)
+		if err == nil && len(left) > 0 {
+			s.opt.Logger.Warn("the log of a former life is not asked for any more, and is not empty; if it was given up, this is what was lost", "life", o)
+			return nil
+		}
+		if err == nil {
+			err = s.opt.Log.Remove(ctx, o)
+		}
+		return err
+	})
+}
+
+// release says that a life's log is not needed any more, and removes it.
+func (s *Server) release(life uint32) error {
+	err := s.bounded(func(ctx context.Context) error { return s.opt.Store.Fence(ctx, life) })
+	if err == nil {
+		err = s.bounded(func(ctx context.Context) error { return s.opt.Log.Remove(ctx, life) })
+	}
+	return err
+}
+
+// Drain takes no more writes, and waits until the store has all that were taken. The log of
+// this life is not needed then.
+func (s *Server) Drain(ctx context.Context) error {
+	if s.opt.Log == nil {
+		return nil
+	}
+	s.mu.Lock()
+	s.draining = true
+	s.mu.Unlock()
+	for {
+		s.mu.Lock()
+		over := s.machine != nil && s.machine.Over()
+		s.mu.Unlock()
+		if over {
+			return ErrOver
+		}
+		if s.Owes() == 0 {
+			return s.release(s.opt.Self)
+		}
+		select {
+		case <-time.After(s.opt.Beat):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-s.ctx.Done():
+			return ErrClosed
+		}
+	}
+}

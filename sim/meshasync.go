@@ -1,0 +1,249 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/freshet-cache/freshet/causal/mesh"
+	"github.com/freshet-cache/freshet/shard/lease"
+)
+
+// merging is what a MeshStore remembers of an asynchronous space: of every life the log on
+// its own disk, and how far the rows have come.
+type merging struct {
+	logs   map[mesh.Dot][]*mesh.Write // by the dot of an entry, what it holds
+	shut   map[mesh.Origin]bool       // the log has been found, and takes no more
+	back   map[mesh.Origin]bool       // it was given back
+	mark   mesh.Frontier              // all that was merged, as the merger says
+	term   uint64
+	number uint64
+}
+
+func newMerging() merging {
+	return merging{logs: map[mesh.Dot][]*mesh.Write{}, shut: map[mesh.Origin]bool{}, back: map[mesh.Origin]bool{}}
+}
+
+// Log commits a write to the log of its life, with others beside it.
+func (s *MeshStore) Log(w *mesh.Write, with []*mesh.Write) mesh.Status {
+	switch {
+	case s.shut[w.Dot.Origin]:
+		return mesh.Fenced
+	case w.Dot.N <= s.settled[w.Dot.Origin] || s.logs[w.Dot] != nil:
+		return mesh.OK
+	case impossible(w):
+		return mesh.Refused
+	}
+	s.logs[w.Dot] = append(slices.Clone(with), w)
+	s.know(w)
+	return mesh.OK
+}
+
+// Trim lets the log of a life go up to a number.
+func (s *MeshStore) Trim(o mesh.Origin, upto uint64) {
+	s.settled[o] = max(s.settled[o], upto)
+	maps.DeleteFunc(s.logs, func(d mesh.Dot, _ []*mesh.Write) bool { return d.Origin == o && d.N <= upto })
+}
+
+// Found is the log of a life, to which nothing is added any more.
+func (s *MeshStore) Found(o mesh.Origin) (out []*mesh.Write) {
+	s.shut[o] = true
+	for _, d := range slices.SortedFunc(maps.Keys(s.logs), mesh.Dot.Compare) {
+		if d.Origin == o {
+			out = append(out, s.logs[d]...)
+		}
+	}
+	return out
+}
+
+// Release is told that a life's log has been given back.
+func (s *MeshStore) Release(o mesh.Origin) {
+	s.back[o], s.shut[o] = true, true
+	maps.DeleteFunc(s.logs, func(d mesh.Dot, _ []*mesh.Write) bool { return d.Origin == o })
+}
+
+// Back are those of some lives whose logs have been given back.
+func (s *MeshStore) Back(lives []mesh.Origin) []mesh.Origin {
+	return slices.DeleteFunc(slices.Clone(lives), func(o mesh.Origin) bool { return !s.back[o] })
+}
+
+// Claim ends the merging of earlier views.
+func (s *MeshStore) Claim(term uint64) (mesh.Frontier, mesh.Status) {
+	if term < s.term {
+		return mesh.Frontier{}, mesh.Fenced
+	}
+	if term > s.term {
+		s.term, s.number = term, 0
+	}
+	return s.mark.Clone(), mesh.OK
+}
+
+// Merge lets writes compete for their rows. The error says that the rows are no causal cut
+// any more; retired are the lives that need not be named.
+func (s *MeshStore) Merge(f mesh.Flush, retired func(mesh.Origin) bool) (mesh.Status, error) {
+	switch {
+	case f.Term != s.term:
+		return mesh.Fenced, nil
+	case f.Number <= s.number:
+		return mesh.OK, nil
+	}
+	missing := s.mark.Without(retired).Missing(f.Durable, nil)
+	for _, w := range f.Writes {
+		missing = append(missing, w.Deps.Without(retired).Missing(f.Durable, nil)...)
+		for _, d := range append(slices.Clone(w.After), w.Dot) {
+			if !f.Durable.Covers(d) && !retired(d.Origin) {
+				missing = append(missing, d)
+			}
+		}
+		s.compete(w)
+	}
+	s.mark, s.number = f.Durable.Clone(), f.Number
+	if len(missing) > 0 {
+		return mesh.OK, fmt.Errorf("the rows are said to have %v, and %v is missing there", f.Durable, missing)
+	}
+	return mesh.OK, nil
+}
+
+// Mark is what is said to be in the rows.
+func (s *MeshStore) Mark() mesh.Frontier { return s.mark }
+
+// Committed reports whether a write is where its acknowledgement says that it is.
+func (s *MeshStore) Committed(d mesh.Dot) bool { return s.truth[d] != nil }
+
+// reachable wants the newest of what is visible at a server in its memory or in the rows:
+// a miss finds nothing else.
+func (s *MeshStore) reachable(m *mesh.Server) error {
+	if s.among != nil { // a key has several
+		return nil
+	}
+	for key, writes := range s.byKey {
+		want := s.newest(key, writes, m).Stamp
+		got, _, _ := m.Holds(key)
+		if row := s.Load(key).Stamp; got.Less(row) {
+			got = row
+		}
+		if got.Less(want) {
+			return fmt.Errorf("%v of %s is visible, and there is no more than %v of it, in memory or in the rows", want, key, got)
+		}
+	}
+	return nil
+}
+
+// drain is what a server asks of the store on behalf of the rows, and of logs.
+func (s *meshStorm) drain(n *meshNode, out mesh.Output) {
+	switch out := out.(type) {
+	case mesh.Claim:
+		s.ask(n, func() mesh.Input {
+			mark, status := s.store.Claim(out.Term)
+			if status != mesh.OK {
+				s.sometimes("a claim is too late")
+			}
+			return mesh.Claimed{Call: out.Call, Durable: mark, Status: status}
+		}, mesh.Claimed{Call: out.Call, Status: mesh.Lost})
+	case mesh.Flush:
+		s.flushed(out)
+		s.ask(n, func() mesh.Input {
+			if out.Term == s.store.term && out.Number <= s.store.number {
+				s.sometimes("a batch arrives again")
+			}
+			status, err := s.store.Merge(out, s.retired)
+			s.fail(err)
+			return mesh.Flushed{Call: out.Call, Status: status}
+		}, mesh.Flushed{Call: out.Call, Status: mesh.Lost})
+	case mesh.Release:
+		s.after(s.disk(), func() {
+			if !s.store.back[out.Life] {
+				s.sometimes("a log is released")
+			}
+			s.store.Release(out.Life)
+		})
+	}
+}
+
+// flushed wants of what is on its way into the rows that every member has received it.
+func (s *meshStorm) flushed(out mesh.Flush) {
+	for _, w := range out.Writes {
+		for _, o := range s.view.Ring {
+			if n := s.nodes[o-1]; n.m != nil && !n.down && !n.m.Received().Covers(w.Dot) && !s.retired(w.Dot.Origin) {
+				s.fail(fmt.Errorf("%v is on its way into the rows, and server %d has not received it", w, o))
+			}
+		}
+	}
+}
+
+// retired reports whether the view of the day need not name a life any more.
+func (s *meshStorm) retired(o mesh.Origin) bool {
+	return o <= s.view.Newest && !slices.Contains(s.view.Ring, o) && !slices.Contains(s.view.Lost, o)
+}
+
+// bring lets a server find the log of a life that is over, and another if that one ends
+// before all of it has been given back.
+func (s *meshStorm) bring(o mesh.Origin) {
+	r := s.rng("disks")
+	late := 1
+	if !s.calm {
+		late = s.cfg.Late
+	}
+	s.after(s.cfg.Delay+s.disk()+spread(r, 30*s.cfg.Delay*lease.Tick(late)), func() {
+		if s.store.back[o] {
+			return
+		}
+		defer s.bring(o)
+		n := s.nodes[s.view.Ring[r.IntN(len(s.view.Ring))]-1]
+		if s.frozen || n.down || n.m == nil || !slices.Contains(n.m.View().Lost, o) {
+			return
+		}
+		s.sometimes("a log is found")
+		s.step(n, mesh.Returned{Life: o, Writes: s.store.Found(o)})
+	})
+}
+
+// partial notes that a server keeps a write beside a key that it does not know.
+func (s *meshStorm) partial(n *meshNode) {
+	for i := range s.cfg.Keys {
+		if _, partial, ok := n.m.Holds(string(rune('a' + i))); ok && partial {
+			s.sometimes("a partial entry")
+		}
+	}
+}
+
+// outage ends all servers at once. A ring of a new life finds the store, and others join it;
+// what was not in the rows is in the logs.
+func (s *meshStorm) outage() {
+	if s.calm {
+		return
+	}
+	s.sometimes("all servers crash")
+	s.log("all servers crash")
+	v := s.following()
+	gone := slices.Clone(v.Ring)
+	v.Newest++
+	v.Ring, v.Lost = []mesh.Origin{v.Newest}, append(v.Lost, gone...)
+	for _, n := range s.nodes {
+		n.down = true // before anybody thinks again
+	}
+	mark, _ := s.store.Claim(v.Number)
+	settled, floor := s.store.Left()
+	mark = mark.Union(settled.Only(mesh.Outside))
+	n := &meshNode{origin: v.Newest}
+	s.nodes = append(s.nodes, n)
+	s.announce(v)
+	opt := s.options(n.origin)
+	opt.Settled, opt.Floor = mark, floor
+	n.m = mesh.New(opt)
+	s.enter(n)
+	for _, dead := range s.nodes[:len(s.nodes)-1] {
+		dead.down = false
+		s.stop(dead)
+	}
+	for _, o := range gone {
+		s.bring(o)
+	}
+	for range s.rng("coordinator").IntN(3) {
+		s.after(spread(s.rng("coordinator"), 30*s.cfg.Delay), s.join)
+	}
+}
+
+// owed reports whether lives from before an outage are not retired: until then what a
+// session knows of them may not be had again.
+func (s *meshStorm) owed() bool { return s.cfg.Outages > 0 && len(s.view.Lost) > 0 }

@@ -1,0 +1,90 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/freshet-cache/freshet/store"
+	"github.com/freshet-cache/freshet/store/dotted"
+)
+
+// Claim lets nobody merge any more in a smaller term. It waits for the merge that is under
+// way, for as long as that may take.
+func (d *Dotted) Claim(ctx context.Context, term uint64) (mark []byte, err error) {
+	if err := d.s.pool.QueryRow(ctx, d.sql.claim, d.space, int64(term)).Scan(&mark); err != nil {
+		return nil, d.s.failed("claiming the rows of a space", err)
+	}
+	if mark == nil {
+		return nil, dotted.ErrFenced
+	}
+	return mark, nil
+}
+
+// Merge lets rows compete with those that are there.
+func (d *Dotted) Merge(ctx context.Context, f dotted.Flush) error {
+	rows := slices.Clone(f.Rows)
+	slices.SortFunc(rows, func(a, b dotted.Keyed) int { return cmp.Compare(a.Key, b.Key) })
+	n := len(rows)
+	keys, values := make([][]byte, n), make([][]byte, n)
+	times, stampers, origins, numbers := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
+	largest := uint64(0)
+	for i, k := range rows {
+		keys[i], values[i] = []byte(k.Key), value(&store.Mutation{Value: k.Row.Value, Delete: !k.Row.Exists})
+		times[i], stampers[i] = int64(k.Row.Stamp.Time), int64(k.Row.Stamp.Origin)
+		origins[i], numbers[i] = int64(k.Row.Dot.Origin), int64(k.Row.Dot.N)
+		largest = max(largest, k.Row.Stamp.Time)
+	}
+	mark := f.Mark
+	if mark == nil {
+		mark = []byte{}
+	}
+	conn, err := d.s.pool.Acquire(ctx)
+	if err != nil { // nothing was sent
+		return d.s.unreached(err)
+	}
+	defer conn.Release()
+	var status int
+	err = conn.QueryRow(ctx, d.sql.merge, d.space, int64(f.Term), int64(f.Number), int64(largest), mark,
+		keys, values, times, stampers, origins, numbers).Scan(&status)
+	switch {
+	case err != nil:
+		return d.s.failed("merging causal rows", err)
+	case status != 0:
+		return dotted.ErrFenced
+	}
+	return nil
+}
+
+// Fits says what is wrong with mutations that can never be persisted, or merged.
+func (d *Dotted) Fits(muts []dotted.Mutation) error {
+	for _, m := range muts {
+		if err := d.s.admissible([]store.Mutation{{Key: m.Key, Value: m.Value, Delete: m.Delete}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Fenced returns those of some origins that were fenced.
+func (d *Dotted) Fenced(ctx context.Context, origins ...uint32) ([]uint32, error) {
+	all := make([]int64, len(origins))
+	for i, o := range origins {
+		all[i] = int64(o)
+	}
+	found, err := d.s.pool.Query(ctx, d.sql.fenced, d.space, all)
+	if err != nil {
+		return nil, d.s.failed("asking which origins were fenced", err)
+	}
+	over, err := pgx.CollectRows(found, func(r pgx.CollectableRow) (uint32, error) {
+		var o int64
+		err := r.Scan(&o)
+		return uint32(o), err
+	})
+	if err != nil {
+		return nil, d.s.failed("asking which origins were fenced", err)
+	}
+	return over, nil
+}
