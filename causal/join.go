@@ -211,9 +211,12 @@ func (r *Ring) rest(ctx context.Context, server *Server) {
 
 // ask asks the keeper once, and reports whether there is a newer view.
 func (r *Ring) ask(ctx context.Context, m *view.Member, server *Server) (newer bool, err error) {
-	knows := server != nil && server.Joined()
 	r.mu.Lock()
-	in := m.Beat(r.opt.Clock.Now(), knows || m.Place() == 0) // the first is about to ask the store
+	knows := m.Place() == 0 // the first is about to ask the store, unless it has begun behind others that are gone
+	if server != nil {
+		knows = server.Joined()
+	}
+	in := m.Beat(r.opt.Clock.Now(), knows)
 	r.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

@@ -18,7 +18,8 @@
 //	   member asked for it.
 //	K4 Who is left out is lost until the ring says that all of it has been everywhere.
 //	K5 A ring has a member that knows its writes, or begins anew with one that asks the
-//	   store. If none is left, all are lost.
+//	   store. If none is left, or those that are left say that they know nothing, all are
+//	   lost.
 //	K6 A keeper leaves nobody out as long as its predecessor may go on granting, and nobody
 //	   for silence before it has led for a lease besides.
 //	K7 Who recovers a life's writes waits, from when it heard of the view without it, for

@@ -134,7 +134,11 @@ func (k *Keeper) Renewed(now lease.Tick, in Renew) (g Grant, saves []Save, ok bo
 	case i >= 0 && in.Leaving && now >= k.alone:
 		k.out(func(m Place) bool { return m.Name == in.Name })
 	case i >= 0 && (in.Origin == 0 || in.Origin == k.view.Ring[i].Origin):
-		k.seen[k.view.Ring[i].Origin] = heard{now, in.Knows}
+		o := k.view.Ring[i].Origin
+		k.seen[o] = heard{now, in.Knows || in.Origin == 0 && k.seen[o].knows} // it may not have heard of its place
+		if now >= k.alone {
+			k.out(func(Place) bool { return false }) // K5: who knew may have gone while another keeper led
+		}
 	}
 	for _, o := range in.Retired { // K4
 		if at := slices.Index(k.view.Lost, o); at >= 0 {

@@ -265,3 +265,41 @@ func TestAPlaceOfALateAsk(t *testing.T) {
 		t.Errorf("what 2 says counts for 3: %+v", h)
 	}
 }
+
+// Who knew the ring's writes leaves while a keeper has just begun to lead, which must take it
+// that the other one knows as well. When it hears that it does not, the ring ends (K5).
+func TestARingThatNobodyKnows(t *testing.T) {
+	k := NewKeeper(Options{Length: 100})
+	save := func(saves []Save) {
+		for len(saves) > 0 {
+			saves = k.Saved(saves[0].Term, saves[0].View.Number, true)
+		}
+	}
+	ask := func(m *Member, now lease.Tick, knows bool) {
+		g, saves, _ := k.Renewed(now, m.Beat(now, knows))
+		save(saves)
+		m.Granted(now, g)
+	}
+	k.Elected(0, 1, 1<<40, 0, View{})
+	a, b := NewMember(MemberOptions{Name: "a", Host: "a"}), NewMember(MemberOptions{Name: "b", Host: "b"})
+	ask(a, 1, false) // alone, it begins with the store, and has not heard of that yet
+	ask(a, 2, false)
+	ask(a, 3, true)
+	ask(b, 3, false)
+	if ask(b, 4, false); b.Place() != 1 || a.Origin() != 1 {
+		t.Fatalf("b is at %d of %+v", b.Place(), b.View())
+	}
+	last := k.View()
+	k = NewKeeper(Options{Length: 100})
+	k.Elected(5, 2, 1<<40, 0, last)
+	save(k.Gone(6, "a"))
+	if n := len(k.View().Ring); n != 1 {
+		t.Fatalf("%d are left, and one may know", n)
+	}
+	if ask(b, 7, false); len(k.View().Ring) > 0 {
+		t.Errorf("nobody knows, and %+v goes on", k.View())
+	}
+	if ask(b, 8, false); b.Place() >= 0 || b.Origin() == 0 {
+		t.Errorf("b does not hear that it is left out: %+v", b.View())
+	}
+}

@@ -12,6 +12,8 @@ var views = []Sabotage{
 		Old: "			k.view.Lost = append(slices.Clip(k.view.Lost), m.Origin) // K4\n", New: ""},
 	{Name: "left out while the last keeper grants", File: "causal/view/keeper.go", Pkg: "./causal/view", Run: "TestViews",
 		Old: "	k.alone = now + slack // K6\n", New: "	k.alone = now\n"},
+	{Name: "a ring that nobody knows goes on", File: "causal/view/keeper.go", Pkg: "./causal/view", Run: "TestARingThatNobodyKnows",
+		Old: "			k.out(func(Place) bool { return false }) // K5", New: "			_ = k // K5"},
 	{Name: "recovery that does not wait", File: "causal/view/member.go", Pkg: "./causal/view", Run: "TestViews",
 		Old: "	return heard + lease.Lengthen(m.length, 2*m.opt.Drift), ok && m.length > 0\n", New: "	return heard, ok && m.length > 0\n"},
 }
