@@ -44,6 +44,7 @@ func (s *Server) stepFor(in mesh.Input, own mesh.Op) (asked []mesh.Output, got m
 			asked = append(asked, out)
 		}
 	}
+	s.ring.flush()
 	clear(s.outs)
 	return asked, got, done
 }

@@ -316,6 +316,9 @@ func (r *Reader) Delta(last Frontier) Frontier {
 // Bytes are what AppendBytes has appended.
 func (r *Reader) Bytes() []byte { return slices.Clone(r.bytes()) }
 
+// Part is what AppendBytes has appended, in the memory of what is read.
+func (r *Reader) Part() []byte { return r.bytes() }
+
 // String is what AppendString has appended.
 func (r *Reader) String() string { return string(r.bytes()) }
 

@@ -26,7 +26,10 @@ const (
 // Stream encodes what is sent on one connection, or decodes what arrives on it: the causes
 // of a write are told as what has changed since the last one. Each side has its own, and
 // begins with a new one when a connection is opened. The zero Stream is ready.
-type Stream struct{ last dot.Frontier }
+type Stream struct {
+	last dot.Frontier
+	part []byte // memory for the next message
+}
 
 // The kinds of messages.
 const (
