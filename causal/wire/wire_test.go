@@ -25,7 +25,7 @@ func someMessages() (out []Message) {
 		out = append(out, Chain{View: 3, Head: Origin(i), Write: w})
 	}
 	w := someWrites()[2]
-	return append(out, Snapshot{View: 2, Visible: dot.NewFrontier(Dot{Origin: 1, N: 1}), Received: w.Deps, Time: 9, Log: someWrites()},
+	return append(out, Named{View: 3, Dot: Dot{Origin: 2, N: 300}}, Snapshot{View: 2, Visible: dot.NewFrontier(Dot{Origin: 1, N: 1}), Received: w.Deps, Time: 9, Log: someWrites()},
 		Lap{View: 3, Seen: w.Deps, Stable: dot.NewFrontier(Dot{Origin: 1, N: 1}), Low: 99}, Greeting{View: 1 << 40, Received: w.Deps}, Greeting{})
 }
 
