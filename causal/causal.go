@@ -125,7 +125,8 @@ type Options struct {
 	Concurrent bool
 	// Beat is how often the servers find out what all have received. Default 10 ms.
 	Beat time.Duration
-	// Timeout bounds each request to the store. Default 5 s.
+	// Timeout bounds each request to the store; one may end up to an eighth of it earlier.
+	// Default 5 s.
 	Timeout time.Duration
 	// Recorder is told what happens. Default: nothing is recorded.
 	Recorder Recorder
@@ -224,6 +225,8 @@ type Server struct {
 	closed  bool
 	pace    atomic.Int64 // between requests for what was written past the cache
 
+	deadline atomic.Pointer[deadline] // of requests to the store that begin now
+
 	work sync.WaitGroup
 	ctx  context.Context
 	stop context.CancelFunc
@@ -297,6 +300,16 @@ func (s *Server) Joined() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.machine != nil
+}
+
+// Settled is the number up to which every server has received what was written here.
+func (s *Server) Settled() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.machine == nil {
+		return 0
+	}
+	return s.machine.Settled()
 }
 
 // Close ends the server, when the requests to the store that are under way have ended,

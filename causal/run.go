@@ -72,8 +72,6 @@ func (s *Server) spawn(asked []mesh.Output) {
 
 // perform asks the store and steps the machine with the answer.
 func (s *Server) perform(out mesh.Output) {
-	ctx, cancel := context.WithTimeout(s.ctx, s.opt.Timeout)
-	defer cancel()
 	var in mesh.Input
 	var err error
 	began, kind := time.Now(), CallLoad
@@ -88,17 +86,17 @@ func (s *Server) perform(out mesh.Output) {
 		began, kind = time.Now(), CallPoll
 		in, err = s.poll(out)
 	case mesh.Load:
-		in, err = s.load(ctx, out)
+		in, err = s.load(s.soon(), out)
 	case mesh.Fetch:
 		kind = CallFetch
-		in, err = s.fetch(ctx, out)
+		in, err = s.fetch(s.soon(), out)
 	case mesh.Persist:
 		kind = CallPersist
 		if !s.backoff(out.Try) {
 			return
 		}
 		began = time.Now()
-		in, err = s.persist(ctx, out)
+		in, err = s.persist(s.soon(), out)
 	}
 	s.opt.Recorder.StoreCall(kind, time.Since(began), err)
 	if s.ctx.Err() != nil {
@@ -120,6 +118,30 @@ func (s *Server) perform(out mesh.Output) {
 	s.cause = nil
 	s.mu.Unlock()
 	s.spawn(asked)
+}
+
+// deadline is a context that ends.
+type deadline struct {
+	context.Context
+	began  time.Time
+	cancel context.CancelFunc
+}
+
+// soon is a context that ends when a request to the store has had its time. To make one costs
+// more than to share it, so requests that begin within an eighth of that time end together.
+func (s *Server) soon() context.Context {
+	for {
+		d, now := s.deadline.Load(), time.Now()
+		if d != nil && now.Sub(d.began) < s.opt.Timeout/8 {
+			return d
+		}
+		next := &deadline{began: now}
+		next.Context, next.cancel = context.WithTimeout(s.ctx, s.opt.Timeout)
+		if s.deadline.CompareAndSwap(d, next) {
+			return next // nobody cancels it: it ends by itself, with all who share it
+		}
+		next.cancel()
+	}
 }
 
 // backoff waits before a write is persisted again, and reports whether the server is
@@ -269,25 +291,38 @@ type settling struct {
 	upto, said     map[mesh.Origin]uint64 // to be said, and heard, by life
 	before, buried uint64                 // the same of tombstones
 	busy           bool
+	beats          int // since something was said
 }
 
-// letGo tells the store what it need not keep any more, once at a time: what it does not
-// hear is said again.
+// When the store is told what it need not keep: so many beats after the last time, or when
+// it is so many writes of a life. Each time is a request, and costs it as much as a write.
+const (
+	settleBeats  = 10
+	settleWrites = 1024
+)
+
+// letGo tells the store what it need not keep any more, now and then, and once at a time: what
+// it does not hear is said again.
 func (s *Server) letGo() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g := &s.settle
-	todo := map[mesh.Origin]uint64{}
+	g.beats++
+	todo, much := map[mesh.Origin]uint64{}, false
 	for o, n := range g.upto {
 		if n > g.said[o] {
 			todo[o] = n
+			much = much || n-g.said[o] >= settleWrites
 		}
+	}
+	if g.beats < settleBeats && !much {
+		return
 	}
 	before := g.before
 	if g.busy || s.closed || len(todo) == 0 && before <= g.buried {
 		return
 	}
-	g.busy = true
+	g.busy, g.beats = true, 0
 	s.work.Go(func() {
 		for o, n := range todo {
 			began := time.Now()
