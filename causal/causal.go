@@ -227,6 +227,9 @@ type Server struct {
 
 	deadline atomic.Pointer[deadline] // of requests to the store that begin now
 
+	next chan mesh.Output // requests to the store, for who has done one
+	idle atomic.Int64
+
 	work sync.WaitGroup
 	ctx  context.Context
 	stop context.CancelFunc
@@ -243,7 +246,7 @@ func New(opt Options) (*Server, error) {
 	if err := opt.check(); err != nil {
 		return nil, err
 	}
-	s := &Server{opt: opt, view: opt.View, changed: make(chan struct{}), waiting: map[mesh.Op]chan answer{}, refused: map[mesh.Dot]error{}, settle: settling{upto: map[mesh.Origin]uint64{}, said: map[mesh.Origin]uint64{}}}
+	s := &Server{opt: opt, view: opt.View, changed: make(chan struct{}), next: make(chan mesh.Output), waiting: map[mesh.Op]chan answer{}, refused: map[mesh.Dot]error{}, settle: settling{upto: map[mesh.Origin]uint64{}, said: map[mesh.Origin]uint64{}}}
 	s.pace.Store(int64(pollOften))
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	if !opt.Joins {

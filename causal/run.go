@@ -63,10 +63,35 @@ func (s *Server) reply(r mesh.Reply) {
 	ch <- a
 }
 
-// spawn carries out each request to the store on its own.
+// spawn carries out each request to the store on its own: somebody who has just done so goes
+// on with it, or else somebody new.
 func (s *Server) spawn(asked []mesh.Output) {
 	for _, out := range asked {
-		s.work.Go(func() { s.perform(out) })
+		select {
+		case s.next <- out:
+		default:
+			s.work.Go(func() { s.performer(out) })
+		}
+	}
+}
+
+// idlers is how many wait for a next request. Their stacks have grown to what a request takes.
+const idlers = 64
+
+// performer carries out a request, and what comes after it.
+func (s *Server) performer(out mesh.Output) {
+	for {
+		s.perform(out)
+		if s.idle.Add(1) > idlers {
+			s.idle.Add(-1)
+			return
+		}
+		select {
+		case out = <-s.next:
+			s.idle.Add(-1)
+		case <-s.ctx.Done():
+			return
+		}
 	}
 }
 
