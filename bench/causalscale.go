@@ -140,6 +140,7 @@ func scaleReport(opt Options, sizes scaleSizes, found map[string]map[int]phases,
 		"All servers share the processors of this machine, however many there are, so throughput of all is of no use by itself. What is shown per server is what a server would carry if it had one processor of its own: a second over the processor time that all servers together, the emulation and the clients spend on a workflow. The paper's servers had machines of their own, which were not busy with the ring.",
 		"A write passes every server of the ring, so its cost has a part that grows with their number, whoever implements it: with n servers, each of which takes an equal share of the workflows, every server hears of all writes: freshet's on the ring, the others' in the store's feed.",
 		"freshet writes three times a workflow, each acknowledged by the store and passed round the ring; the systems with transactions write all three keys once, at the end.",
+		"Messages are what goes over links at once: freshet's ring sends what waits for the same neighbour as one, the others say all they have to say in one already.",
 		"Judged: one key in 32, with everything that was read of the others as causes.",
 		"Published (section 9.4 and figure 15): CausalMesh's throughput per server is nearly constant from 2 to 16 servers, CausalMesh-TCC saturates at about 2800/s and is 1.3 to 1.8 times FaaSTCC, whose throughput falls as servers are added; HydroCache does not reach 8.",
 	}, causalNotes()...)

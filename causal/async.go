@@ -203,7 +203,7 @@ func (s *Server) seek() {
 		err := s.found(v)
 		if err != nil && s.ctx.Err() == nil {
 			s.opt.Logger.Warn("the log of a former life cannot be read; it is tried again", "err", err)
-			s.idle()
+			s.second()
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -213,8 +213,8 @@ func (s *Server) seek() {
 	})
 }
 
-// idle is for a second.
-func (s *Server) idle() {
+// second waits for one, unless the server closes.
+func (s *Server) second() {
 	select {
 	case <-time.After(time.Second):
 	case <-s.ctx.Done():

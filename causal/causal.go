@@ -133,7 +133,8 @@ type Options struct {
 	Concurrent bool
 	// Beat is how often the servers find out what all have received. Default 10 ms.
 	Beat time.Duration
-	// Timeout bounds each request to the store. Default 5 s.
+	// Timeout bounds each request to the store; one may end up to an eighth of it earlier.
+	// Default 5 s.
 	Timeout time.Duration
 	// Recorder is told what happens. Default: nothing is recorded.
 	Recorder Recorder
@@ -245,7 +246,11 @@ type Server struct {
 	closed  bool
 	pace    atomic.Int64 // between requests for what was written past the cache
 
-	draining bool // no write is taken
+	draining bool                     // no write is taken
+	deadline atomic.Pointer[deadline] // of requests to the store that begin now
+
+	next chan mesh.Output // requests to the store, for who has done one
+	idle atomic.Int64
 
 	work sync.WaitGroup
 	ctx  context.Context
@@ -263,7 +268,7 @@ func New(opt Options) (*Server, error) {
 	if err := opt.check(); err != nil {
 		return nil, err
 	}
-	s := &Server{opt: opt, view: opt.View, changed: make(chan struct{}), waiting: map[mesh.Op]chan answer{}, refused: map[mesh.Dot]error{}, settle: settling{upto: map[mesh.Origin]uint64{}, said: map[mesh.Origin]uint64{}, released: map[mesh.Origin]bool{}}, seeking: seeking{given: map[uint32]bool{}, begun: map[uint32]bool{}}}
+	s := &Server{opt: opt, view: opt.View, changed: make(chan struct{}), next: make(chan mesh.Output), waiting: map[mesh.Op]chan answer{}, refused: map[mesh.Dot]error{}, settle: settling{upto: map[mesh.Origin]uint64{}, said: map[mesh.Origin]uint64{}, released: map[mesh.Origin]bool{}}, seeking: seeking{given: map[uint32]bool{}, begun: map[uint32]bool{}}}
 	s.pace.Store(int64(pollOften))
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	if !opt.Joins {
@@ -328,6 +333,16 @@ func (s *Server) Joined() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.machine != nil
+}
+
+// Settled is the number up to which every server has received what was written here.
+func (s *Server) Settled() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.machine == nil {
+		return 0
+	}
+	return s.machine.Settled()
 }
 
 // Close ends the server, when the requests to the store that are under way have ended,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/freshet-cache/freshet/causal/mesh"
@@ -23,25 +24,84 @@ type Conn interface {
 
 // ring is the connections of a server in its view: out to its successor, in from its
 // predecessor.
-type ring struct{ out, in *stream }
+type ring struct {
+	out, in *stream
+	more    bool // another step follows under the same lock
+	added   bool // something that waits to be sent
+}
 
 // stream is a connection and what its two directions remember.
 type stream struct {
 	conn     Conn
 	enc, dec wire.Stream
+	got      []mesh.Message // memory for who takes what arrives
+
+	wake  chan struct{} // something waits to be sent
+	mu    sync.Mutex
+	full  [][]byte // frames that wait
+	frame []byte   // the last of them, to which more is added
+	count int      // messages in it
+	usual int      // bytes in a frame
 }
 
-// send sends a message on the connection it belongs to. Greetings go back, everything
-// else goes on; what there is no connection for is lost, and sent again when there is.
+// What ends a frame.
+const (
+	frameBytes = 64 << 10
+	frameCount = 256
+)
+
+// send sends a message on the connection it belongs to. Greetings go back at once, everything
+// else goes on, together with what else waits when its turn comes; what there is no
+// connection for is lost, and sent again when there is.
 func (r *ring) send(out mesh.Send) {
-	c := r.out
-	if _, back := out.Message.(mesh.Greeting); back {
-		c = r.in
+	_, back := out.Message.(mesh.Greeting)
+	switch {
+	case back && r.in != nil:
+		r.in.send(r.in.enc.AppendPart([]byte{frameMessages}, out.Message))
+	case !back && r.out != nil:
+		r.out.add(out.Message)
+		r.added = true
 	}
-	if c == nil {
+}
+
+// flush has what was added under this lock sent.
+func (r *ring) flush() {
+	if !r.added || r.more {
 		return
 	}
-	c.send(c.enc.Append([]byte{frameMessage}, out.Message))
+	r.added = false
+	select {
+	case r.out.wake <- struct{}{}:
+	default: // it is about to be
+	}
+}
+
+// add puts a message behind all others that wait (M6).
+func (c *stream) add(m mesh.Message) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.frame == nil {
+		c.frame = append(make([]byte, 0, max(c.usual, 256)), frameMessages)
+	}
+	c.frame = c.enc.AppendPart(c.frame, m)
+	if c.count++; c.count == frameCount || len(c.frame) >= frameBytes {
+		c.full, c.frame, c.count = append(c.full, c.frame), nil, 0
+	}
+}
+
+// sendAll sends what waits. Meanwhile more comes together.
+func (c *stream) sendAll() {
+	c.mu.Lock()
+	frames := c.full
+	if c.frame != nil {
+		frames = append(frames, c.frame)
+		c.usual = (7*c.usual + len(c.frame)) / 8
+	}
+	c.full, c.frame, c.count = nil, nil, 0
+	c.mu.Unlock()
+	for _, f := range frames {
+		c.send(f)
+	}
 }
 
 func (c *stream) send(frame []byte) {
@@ -52,12 +112,12 @@ func (c *stream) send(frame []byte) {
 
 // The first byte of a frame.
 const (
-	frameHello   byte = 'h' // the first on a connection: who has opened it, in which view
-	frameAsk     byte = 'a' // who was connected to has no state yet
-	frameMessage byte = 'm' // one of package mesh
+	frameHello    byte = 'h' // the first on a connection: who has opened it, in which view
+	frameAsk      byte = 'a' // who was connected to has no state yet
+	frameMessages byte = 'm' // of package mesh, one or more
 )
 
-const helloVersion = 1
+const helloVersion = 2
 
 func hello(view uint64, self uint32) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint([]byte{frameHello, helloVersion}, view), uint64(self))
@@ -123,7 +183,7 @@ func (s *Server) keepConnected() {
 func (s *Server) connect(next Member, view uint64) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.opt.Timeout)
 	defer cancel()
-	c := &stream{}
+	c := &stream{wake: make(chan struct{}, 1)}
 	known := make(chan struct{}) // until the connection is known nothing on it is taken
 	conn, err := s.opt.Dial(ctx, next, func(frame []byte) {
 		<-known
@@ -147,10 +207,7 @@ func (s *Server) connect(next Member, view uint64) {
 	if !current {
 		return
 	}
-	select {
-	case <-conn.Done():
-	case <-s.ctx.Done():
-	}
+	s.carry(c)
 	var asked []mesh.Output
 	s.mu.Lock()
 	if s.ring.out == c { // else another view has said so
@@ -159,6 +216,20 @@ func (s *Server) connect(next Member, view uint64) {
 	}
 	s.mu.Unlock()
 	s.spawn(asked)
+}
+
+// carry sends what waits whenever something does, until the connection is broken.
+func (s *Server) carry(c *stream) {
+	for {
+		select {
+		case <-c.wake:
+			c.sendAll()
+		case <-c.conn.Done():
+			return
+		case <-s.ctx.Done():
+			return
+		}
+	}
 }
 
 // Accept takes a connection that another server has opened, and returns what takes the
@@ -198,39 +269,54 @@ func (s *Server) Accept(conn Conn) (deliver func(frame []byte)) {
 
 // arrived takes a frame of a connection that is in use.
 func (s *Server) arrived(c *stream, frame []byte) {
+	var err error
+	ask := len(frame) == 1 && frame[0] == frameAsk
+	switch {
+	case ask:
+	case len(frame) == 0 || frame[0] != frameMessages:
+		err = wire.ErrFormat
+	default:
+		c.got, err = c.dec.DecodeFrame(frame[1:], c.got[:0])
+	}
 	s.mu.Lock()
 	if s.closed || c != s.ring.out && c != s.ring.in {
 		s.mu.Unlock()
 		return
 	}
-	asked, ok := s.take(c, frame)
+	var asked []mesh.Output
+	switch {
+	case ask && c == s.ring.out && s.machine != nil:
+		asked = s.step(mesh.Asked{View: s.view.Number})
+	case ask:
+		err = wire.ErrFormat
+	case err == nil:
+		asked = s.take(c.got)
+	}
 	s.mu.Unlock()
-	if !ok {
-		s.opt.Logger.Warn("a neighbour on the ring sent what cannot be read; the connection is opened anew")
+	clear(c.got)
+	if err != nil {
+		s.opt.Logger.Warn("a neighbour on the ring sent what cannot be read; the connection is opened anew", "err", err)
 		c.conn.Break()
 	}
 	s.spawn(asked)
 }
 
-func (s *Server) take(c *stream, frame []byte) (asked []mesh.Output, ok bool) {
-	switch {
-	case len(frame) == 1 && frame[0] == frameAsk && c == s.ring.out:
-		return s.step(mesh.Asked{View: s.view.Number}), true
-	case len(frame) == 0 || frame[0] != frameMessage:
-		return nil, false
+// take steps the messages of a frame. What they have to say to the successor goes together.
+func (s *Server) take(all []mesh.Message) (asked []mesh.Output) {
+	s.ring.more = true
+	for _, m := range all {
+		snap, is := m.(mesh.Snapshot)
+		switch {
+		case is != (s.machine == nil): // of another time
+		case is:
+			asked = append(asked, s.copied(snap)...)
+		default:
+			asked = append(asked, s.step(mesh.Received{Message: m})...)
+		}
 	}
-	m, err := c.dec.Decode(frame[1:])
-	if err != nil {
-		return nil, false
-	}
-	_, is := m.(mesh.Snapshot)
-	switch {
-	case is != (s.machine == nil): // of another time
-		return nil, true
-	case is:
-		return s.copied(m.(mesh.Snapshot)), true
-	}
-	return s.step(mesh.Received{Message: m}), true
+	s.ring.more = false
+	s.ring.flush()
+	return asked
 }
 
 // copied begins with what the predecessor has.

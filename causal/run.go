@@ -49,6 +49,7 @@ func (s *Server) stepFor(in mesh.Input, own mesh.Op) (asked []mesh.Output, got m
 			asked = append(asked, out)
 		}
 	}
+	s.ring.flush()
 	clear(s.outs)
 	return asked, got, done
 }
@@ -67,17 +68,40 @@ func (s *Server) reply(r mesh.Reply) {
 	ch <- a
 }
 
-// spawn carries out each request to the store on its own.
+// spawn carries out each request to the store on its own: somebody who has just done so goes
+// on with it, or else somebody new.
 func (s *Server) spawn(asked []mesh.Output) {
 	for _, out := range asked {
-		s.work.Go(func() { s.perform(out) })
+		select {
+		case s.next <- out:
+		default:
+			s.work.Go(func() { s.performer(out) })
+		}
+	}
+}
+
+// idlers is how many wait for a next request. Their stacks have grown to what a request takes.
+const idlers = 64
+
+// performer carries out a request, and what comes after it.
+func (s *Server) performer(out mesh.Output) {
+	for {
+		s.perform(out)
+		if s.idle.Add(1) > idlers {
+			s.idle.Add(-1)
+			return
+		}
+		select {
+		case out = <-s.next:
+			s.idle.Add(-1)
+		case <-s.ctx.Done():
+			return
+		}
 	}
 }
 
 // perform asks the store and steps the machine with the answer.
 func (s *Server) perform(out mesh.Output) {
-	ctx, cancel := context.WithTimeout(s.ctx, s.opt.Timeout)
-	defer cancel()
 	var in mesh.Input
 	var err error
 	began, kind := time.Now(), CallLoad
@@ -92,10 +116,10 @@ func (s *Server) perform(out mesh.Output) {
 		began, kind = time.Now(), CallPoll
 		in, err = s.poll(out)
 	case mesh.Load:
-		in, err = s.load(ctx, out)
+		in, err = s.load(s.soon(), out)
 	case mesh.Fetch:
 		kind = CallFetch
-		in, err = s.fetch(ctx, out)
+		in, err = s.fetch(s.soon(), out)
 	case mesh.Persist:
 		kind = CallPersist
 		if !s.backoff(out.Try) {
@@ -105,20 +129,20 @@ func (s *Server) perform(out mesh.Output) {
 		if s.opt.Log != nil {
 			kind = CallLog
 		}
-		in, err = s.persist(ctx, out)
+		in, err = s.persist(s.soon(), out)
 	case mesh.Claim:
 		kind = CallClaim
 		if !s.backoff(out.Try) {
 			return
 		}
-		in, err = s.claim(ctx, out)
+		in, err = s.claim(s.soon(), out)
 	case mesh.Flush:
 		kind = CallMerge
 		if !s.backoff(out.Try) {
 			return
 		}
 		began = time.Now()
-		in, err = s.flush(ctx, out)
+		in, err = s.flush(s.soon(), out)
 	}
 	s.opt.Recorder.StoreCall(kind, time.Since(began), err)
 	if s.ctx.Err() != nil {
@@ -140,6 +164,30 @@ func (s *Server) perform(out mesh.Output) {
 	s.cause = nil
 	s.mu.Unlock()
 	s.spawn(asked)
+}
+
+// deadline is a context that ends.
+type deadline struct {
+	context.Context
+	began  time.Time
+	cancel context.CancelFunc
+}
+
+// soon is a context that ends when a request to the store has had its time. To make one costs
+// more than to share it, so requests that begin within an eighth of that time end together.
+func (s *Server) soon() context.Context {
+	for {
+		d, now := s.deadline.Load(), time.Now()
+		if d != nil && now.Sub(d.began) < s.opt.Timeout/8 {
+			return d
+		}
+		next := &deadline{began: now}
+		next.Context, next.cancel = context.WithTimeout(s.ctx, s.opt.Timeout)
+		if s.deadline.CompareAndSwap(d, next) {
+			return next // nobody cancels it: it ends by itself, with all who share it
+		}
+		next.cancel()
+	}
 }
 
 // backoff waits before a write is persisted again, and reports whether the server is
@@ -300,19 +348,32 @@ type settling struct {
 	before, buried uint64                 // the same of tombstones
 	busy           bool
 	released       map[mesh.Origin]bool // lives whose logs are not needed any more; true when that is done
+	beats          int                  // since something was said
 }
 
-// letGo tells the store what it need not keep any more, once at a time: what it does not
-// hear is said again.
+// When the store is told what it need not keep: so many beats after the last time, or when
+// it is so many writes of a life. Each time is a request, and costs it as much as a write.
+const (
+	settleBeats  = 10
+	settleWrites = 1024
+)
+
+// letGo tells the store what it need not keep any more, now and then, and once at a time: what
+// it does not hear is said again.
 func (s *Server) letGo() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g := &s.settle
-	todo := map[mesh.Origin]uint64{}
+	g.beats++
+	todo, much := map[mesh.Origin]uint64{}, false
 	for o, n := range g.upto {
 		if n > g.said[o] {
 			todo[o] = n
+			much = much || n-g.said[o] >= settleWrites
 		}
+	}
+	if g.beats < settleBeats && !much {
+		return
 	}
 	before := g.before
 	var released []mesh.Origin
@@ -324,7 +385,7 @@ func (s *Server) letGo() {
 	if g.busy || s.closed || len(todo)+len(released) == 0 && before <= g.buried {
 		return
 	}
-	g.busy = true
+	g.busy, g.beats = true, 0
 	s.work.Go(func() {
 		for o, n := range todo {
 			began := time.Now()

@@ -64,7 +64,8 @@ func (s *meshStorm) send(n *meshNode, out mesh.Send) {
 		b, in := l.streams[conn][0].Append(nil, m), &l.streams[conn][1]
 		l.there = max(l.there, s.now+d)
 		chain := 0
-		if _, ok := m.(mesh.Chain); ok {
+		switch m.(type) {
+		case mesh.Chain, mesh.Named:
 			chain = 1
 		}
 		s.flying += chain

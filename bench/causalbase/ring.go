@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/freshet-cache/freshet/causal"
@@ -31,13 +30,13 @@ type Ring struct {
 	links   []*link.Link
 }
 
-// journaled is a store that counts what its journal holds, in bytes.
+// journaled is a store that remembers what its journal holds, in bytes.
 type journaled struct {
 	*memory.Dotted
 	mu    sync.Mutex
 	sizes map[uint32]map[uint64]int // by origin and number
+	last  map[uint32]uint64         // numbers
 	gone  map[uint32]uint64         // up to which number
-	held  atomic.Int64
 }
 
 // Persist commits a write.
@@ -48,10 +47,8 @@ func (j *journaled) Persist(ctx context.Context, w dotted.Write) error {
 		life = map[uint64]int{}
 		j.sizes[w.Dot.Origin] = life
 	}
-	if _, ok := life[w.Dot.N]; !ok {
-		life[w.Dot.N] = len(w.Body)
-		j.held.Add(int64(len(w.Body)))
-	}
+	life[w.Dot.N] = len(w.Body)
+	j.last[w.Dot.Origin] = max(j.last[w.Dot.Origin], w.Dot.N)
 	j.mu.Unlock()
 	return j.Dotted.Persist(ctx, w)
 }
@@ -65,11 +62,20 @@ func (j *journaled) Forget(ctx context.Context, origin uint32, upto uint64) erro
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for n := j.gone[origin] + 1; n <= upto; n++ {
-		j.held.Add(-int64(j.sizes[origin][n]))
 		delete(j.sizes[origin], n)
 	}
 	j.gone[origin] = max(j.gone[origin], upto)
 	return nil
+}
+
+// above is how many bytes there are of an origin's writes behind a number.
+func (j *journaled) above(origin uint32, n uint64) (sum int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for n++; n <= j.last[origin]; n++ {
+		sum += j.sizes[origin][n]
+	}
+	return sum
 }
 
 func newRing(ctx context.Context, w *World, rows map[string]string, tcc bool) (*Ring, error) {
@@ -77,7 +83,7 @@ func newRing(ctx context.Context, w *World, rows map[string]string, tcc bool) (*
 		w.answer()
 		return nil
 	}})
-	r := &Ring{world: w, store: &journaled{Dotted: db, sizes: map[uint32]map[uint64]int{}, gone: map[uint32]uint64{}}, ready: make(chan struct{}), tcc: tcc}
+	r := &Ring{world: w, store: &journaled{Dotted: db, sizes: map[uint32]map[uint64]int{}, last: map[uint32]uint64{}, gone: map[uint32]uint64{}}, ready: make(chan struct{}), tcc: tcc}
 	for k, v := range rows {
 		db.Outside(k, []byte(v), 1)
 	}
@@ -89,7 +95,11 @@ func newRing(ctx context.Context, w *World, rows map[string]string, tcc bool) (*
 		if err := db.Begin(ctx, uint32(i+1)); err != nil {
 			return nil, err
 		}
-		s, err := causal.New(causal.Options{Store: r.store, Self: uint32(i + 1), View: view, Dial: r.dial, Floor: 1})
+		opt := causal.Options{Store: r.store, Self: uint32(i + 1), View: view, Dial: r.dial, Floor: 1}
+		if !tcc { // as a node has it
+			opt.Versions = 1
+		}
+		s, err := causal.New(opt)
 		if err != nil {
 			return nil, err
 		}
@@ -236,9 +246,9 @@ func (r *Ring) Act() Act {
 	return EachFunction
 }
 
-// Settle implements System: the journal is empty when all have shown everything.
+// Settle implements System: every server knows that all have received what it has written.
 func (r *Ring) Settle(ctx context.Context) error {
-	for r.store.held.Load() > 0 {
+	for r.Metadata() > 0 {
 		if err := pause(ctx, time.Millisecond); err != nil {
 			return err
 		}
@@ -257,9 +267,14 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Metadata implements System: at most every server holds in its I-cache and its log what
-// the journal does, which keeps writes longer than any of them.
-func (r *Ring) Metadata() int { return int(r.store.held.Load()) * len(r.servers) }
+// Metadata implements System: at most every server holds in its I-cache and its log what is
+// not known to have been everywhere.
+func (r *Ring) Metadata() (sum int) {
+	for i, s := range r.servers {
+		sum += r.store.above(uint32(i+1), s.Settled())
+	}
+	return sum * len(r.servers)
+}
 
 // Close implements System.
 func (r *Ring) Close(ctx context.Context) error {

@@ -180,7 +180,7 @@ func (r *Reader) dots(n int) (out []Dot) {
 		out = make([]Dot, 0, min(n, len(r.b)/2+1)) // each takes two bytes at least
 	}
 	for range n {
-		d := r.dot()
+		d := r.Dot()
 		if r.bad {
 			return nil
 		}
@@ -189,7 +189,8 @@ func (r *Reader) dots(n int) (out []Dot) {
 	return out
 }
 
-func (r *Reader) dot() Dot {
+// Dot is an origin that there is, and a number of it.
+func (r *Reader) Dot() Dot {
 	d := Dot{r.Origin(), r.Uint()}
 	if d.Origin == 0 || d.N == 0 {
 		r.Fail()
@@ -200,7 +201,7 @@ func (r *Reader) dot() Dot {
 // Named is what AppendNamed has appended.
 func (r *Reader) Named() (d Dot, others []Dot) {
 	n := r.Count()
-	if d = r.dot(); n == 0 {
+	if d = r.Dot(); n == 0 {
 		r.Fail()
 	}
 	return d, r.dots(n - 1)
@@ -295,7 +296,7 @@ func (r *Reader) Delta(last Frontier) Frontier {
 	case changed:
 		f := Frontier{upto: slices.Clone(last.upto)}
 		for range r.Count() {
-			d := r.dot()
+			d := r.Dot()
 			if r.bad {
 				return Frontier{}
 			}
@@ -315,6 +316,9 @@ func (r *Reader) Delta(last Frontier) Frontier {
 
 // Bytes are what AppendBytes has appended.
 func (r *Reader) Bytes() []byte { return slices.Clone(r.bytes()) }
+
+// Part is what AppendBytes has appended, in the memory of what is read.
+func (r *Reader) Part() []byte { return r.bytes() }
 
 // String is what AppendString has appended.
 func (r *Reader) String() string { return string(r.bytes()) }

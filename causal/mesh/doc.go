@@ -31,8 +31,8 @@
 // The ring:
 //
 //	M6  One connection in order leads to the successor. A write goes on, behind all that
-//	    was passed on before it, until it comes to who knows it; and even there if its
-//	    origin is its head.
+//	    was passed on before it, until it comes to who knows it. If its origin is its
+//	    head it goes on even there, by its name: who knows it has passed it on.
 //	M7  The head's predecessor, where the ring ends, shows it and its causes.
 //	M8  Nothing is shown unless every server has received it.
 //

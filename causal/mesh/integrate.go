@@ -4,16 +4,16 @@ import "slices"
 
 // key is what the C-cache knows of one key, or will know.
 type key struct {
-	name string
-	Item
 	complete bool // Item is the newest of what is visible; else the newest since the key was pinned
 	used     bool // since the hand of the dial passed
-	pins     int  // operations that wait and want it (M11)
-	load     *load
-	slot     int       // in the dial
-	dot      Dot       // of Item
-	older    []version // larger stamps first
-	base     Stamp     // every visible write above it is among the versions
+	Item
+	name  string
+	pins  int // operations that wait and want it (M11)
+	load  *load
+	slot  int       // in the dial
+	dot   Dot       // of Item
+	older []version // larger stamps first
+	base  Stamp     // every visible write above it is among the versions
 
 	// Where concurrent writes are kept, instead of older and base:
 	past  []*Write // former values, by stamp
@@ -29,7 +29,8 @@ func (s *Server) integrate(deps Frontier) {
 	if deps.Within(s.visible.Frontier) {
 		return
 	}
-	missing := s.trim(deps).Missing(s.visible.Frontier, nil)
+	missing := s.trim(deps).Missing(s.visible.Frontier, s.missing[:0])
+	s.missing = missing
 	if s.opt.Concurrent { // S1: what replaces comes after what it replaces
 		slices.SortFunc(missing, func(a, b Dot) int { return byStamp(s.hidden[a], s.hidden[b]) })
 	}

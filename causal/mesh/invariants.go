@@ -40,6 +40,7 @@ func (s *Server) Check() {
 	// M16: an origin's window may have moved on by one before others hear of it. What readers
 	// find of Outside is not asked to wait.
 	must(len(s.log)-len(r.Only(Outside).Missing(s.durable, nil)) <= 2*s.opt.Window*(len(s.view.Ring)+len(s.view.Lost)), "the log has %d writes", len(s.log))
+	must(!s.misnamed, "a write was told by its name that was not received")
 	pinned := 0
 	for name, k := range s.cache {
 		must(k.name == name && s.dial[k.slot] == k, "%q stands in another's place", name)

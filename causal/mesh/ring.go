@@ -25,19 +25,26 @@ func (s *Server) inject(w *Write, out []Output) []Output {
 // pass sends a write on to the successor, or shows it if it has been everywhere.
 // Without a connection the log keeps it (M17).
 func (s *Server) pass(head Origin, w *Write, out []Output) []Output {
+	return s.goOn(head, w, Chain{s.view.Number, head, w}, out)
+}
+
+func (s *Server) goOn(head Origin, w *Write, m Message, out []Output) []Output {
 	switch {
 	case s.next == head: // M7: the ring ends here, everybody has it
-		s.show(w)
+		if w != nil { // else it is visible
+			s.show(w)
+		}
 	case s.up:
-		out = append(out, Send{s.next, Chain{s.view.Number, head, w}})
+		out = append(out, Send{s.next, m})
 	}
 	return out
 }
 
-// chain receives a write. What is known already goes on as well if its origin is the head:
-// somebody has to tell, soon, that it has been everywhere. Who else put it onto the ring
-// wants it in front of what depends on it, and where it is known it is (M6).
-func (s *Server) chain(m Chain, out []Output) []Output {
+// chain receives a write, and as is m in the memory that it has. What is known already goes
+// on as well if its origin is the head: somebody has to tell, soon, that it has been
+// everywhere. Who else put it onto the ring wants it in front of what depends on it, and
+// where it is known it is (M6).
+func (s *Server) chain(m Chain, as Message, out []Output) []Output {
 	if m.View != s.view.Number || s.over { // V1
 		return append(out, Event{StaleMessage})
 	}
@@ -48,7 +55,22 @@ func (s *Server) chain(m Chain, out []Output) []Output {
 	if known && m.Head != m.Write.Dot.Origin { // M6, M17: or it was sent again only because somebody lacked it
 		return out
 	}
-	return s.pass(m.Head, m.Write, out)
+	if known { // M6: what was passed on once is named from here on
+		as = Named{m.View, m.Write.Dot}
+	}
+	return s.goOn(m.Head, m.Write, as, out)
+}
+
+// named hears that a write which has passed here before is on its way round.
+func (s *Server) named(m Named, as Message, out []Output) []Output {
+	if s.over || m.View != s.view.Number { // V1
+		return append(out, Event{StaleMessage})
+	}
+	if !s.has(m.Dot) { // M6: whoever says so has passed it on before; a lap will tell
+		s.misnamed = true
+		return append(out, Event{StaleMessage})
+	}
+	return s.goOn(m.Dot.Origin, s.hidden[m.Dot], as, out)
 }
 
 // greeted hears from the successor what it has, and sends what it lacks, in order. That
@@ -139,6 +161,9 @@ func (s *Server) low() uint64 {
 	}
 	return low
 }
+
+// Settled is the number up to which everybody is known to have received this life's writes.
+func (s *Server) Settled() uint64 { return s.stable.Upto(s.opt.Self) }
 
 // settled hears what everybody has received: it may be shown, and need not be kept
 // for anybody (M14).

@@ -66,6 +66,8 @@ type Server struct {
 	salvaging bool     // the journals of lives that are over were asked for
 	salvaged  []Origin // lives of which the journal is on the ring
 	circling  int      // beats since a lap went off that has not come back
+	missing   []Dot    // memory for integrate
+	misnamed  bool     // something was told by its name that is not here
 	dead      uint64   // the largest time of a tombstone that was shown
 	buried    uint64   // tombstones below were given up
 
@@ -155,7 +157,9 @@ func (s *Server) Step(now uint64, in Input, out []Output) []Output {
 	case Received:
 		switch m := in.Message.(type) {
 		case Chain:
-			return s.chain(m, out)
+			return s.chain(m, in.Message, out)
+		case Named:
+			return s.named(m, in.Message, out)
 		case Lap:
 			return s.lap(m, out)
 		case Greeting:

@@ -131,9 +131,15 @@ func (s *Server) retain(k *key, v version) {
 	if i < 0 {
 		i = len(k.older)
 	}
-	k.older = slices.Insert(k.older, i, v)
-	if len(k.older) >= s.opt.Versions {
-		k.older = k.older[:s.opt.Versions-1]
+	full := len(k.older) == s.opt.Versions-1
+	if !full {
+		k.older = append(k.older, v)
+	}
+	if i < len(k.older) { // else it is one too many itself
+		copy(k.older[i+1:], k.older[i:])
+		k.older[i] = v
+	}
+	if full {
 		k.base = k.older[len(k.older)-1].Stamp
 	}
 }

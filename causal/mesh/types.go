@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/freshet-cache/freshet/causal/dot"
@@ -268,6 +269,16 @@ type Chain struct {
 	Write *Write
 }
 
+// Named takes a write on as Chain does, from the server that took it first, to a successor
+// that has it.
+type Named struct {
+	View uint64
+	Dot  Dot
+}
+
+// String is the message for people.
+func (m Named) String() string { return fmt.Sprintf("%v by its name", m.Dot) }
+
 // Lap goes round to find out what everybody has received.
 type Lap struct {
 	View   uint64
@@ -298,6 +309,7 @@ type Snapshot struct {
 
 func (Snapshot) message() {}
 func (Chain) message()    {}
+func (Named) message()    {}
 func (Lap) message()      {}
 func (Greeting) message() {}
 

@@ -89,7 +89,7 @@ func ResumeTx(token []byte) (*mesh.Tx, error) {
 		}
 		t.Seen = append(t.Seen, seen)
 	}
-	t.Buffer, t.Open = muts(r), int(r.Origin())
+	t.Buffer, t.Open = muts(r, nil), int(r.Origin())
 	switch branch := r.Byte(); {
 	case branch > 1 || !r.Done():
 		return nil, ErrFormat

@@ -26,7 +26,10 @@ const (
 // Stream encodes what is sent on one connection, or decodes what arrives on it: the causes
 // of a write are told as what has changed since the last one. Each side has its own, and
 // begins with a new one when a connection is opened. The zero Stream is ready.
-type Stream struct{ last dot.Frontier }
+type Stream struct {
+	last dot.Frontier
+	part []byte // memory for the next message
+}
 
 // The kinds of messages.
 const (
@@ -34,6 +37,7 @@ const (
 	lapKind
 	greetingKind
 	snapshotKind
+	namedKind
 )
 
 // Append appends the encoding of a message.
@@ -46,6 +50,9 @@ func (s *Stream) Append(b []byte, m mesh.Message) []byte {
 		b = dot.AppendDelta(b, s.last, m.Write.Deps)
 		s.last = m.Write.Deps
 		return appendBody(b, m.Write)
+	case mesh.Named:
+		b = binary.AppendUvarint(append(b, namedKind), m.View)
+		return binary.AppendUvarint(binary.AppendUvarint(b, uint64(m.Dot.Origin)), m.Dot.N)
 	case mesh.Lap:
 		b = binary.AppendUvarint(append(b, lapKind), m.View)
 		b = dot.AppendFrontier(dot.AppendFrontier(b, m.Seen), m.Stable)
@@ -83,6 +90,8 @@ func (s *Stream) Decode(b []byte) (mesh.Message, error) {
 		deps := r.Delta(s.last)
 		c.Write = body(r, deps)
 		s.last, m = deps, c
+	case namedKind:
+		m = mesh.Named{View: r.Uint(), Dot: r.Dot()}
 	case lapKind:
 		m = mesh.Lap{View: r.Uint(), Seen: r.Frontier(), Stable: r.Frontier(), Low: r.Uint(), Durable: r.Frontier()}
 	case greetingKind:
@@ -231,18 +240,25 @@ func appendMuts(b []byte, muts []mesh.Mut) []byte {
 }
 
 func body(r *dot.Reader, deps dot.Frontier) *mesh.Write {
-	w := &mesh.Write{Deps: deps}
+	whole := &struct { // nearly all writes set one key
+		mesh.Write
+		muts [1]mesh.Mut
+	}{Write: mesh.Write{Deps: deps}}
+	w := &whole.Write
 	w.Dot, w.After = r.Named()
 	w.Stamp = dot.Stamp{Time: r.Uint(), Origin: r.Origin()}
-	if w.Muts = muts(r); r.Bad() {
+	if w.Muts = muts(r, whole.muts[:0]); r.Bad() {
 		return nil
 	}
 	return w
 }
 
-func muts(r *dot.Reader) (out []mesh.Mut) {
+func muts(r *dot.Reader, out []mesh.Mut) []mesh.Mut {
 	n := r.Count()
-	if n > 0 {
+	switch {
+	case n == 0:
+		return nil
+	case n > cap(out):
 		out = make([]mesh.Mut, 0, min(n, 64))
 	}
 	for range n {

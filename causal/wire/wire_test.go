@@ -25,7 +25,7 @@ func someMessages() (out []Message) {
 		out = append(out, Chain{View: 3, Head: Origin(i), Write: w})
 	}
 	w := someWrites()[2]
-	return append(out, Snapshot{View: 2, Visible: dot.NewFrontier(Dot{Origin: 1, N: 1}), Received: w.Deps, Time: 9, Log: someWrites()},
+	return append(out, Named{View: 3, Dot: Dot{Origin: 2, N: 300}}, Snapshot{View: 2, Visible: dot.NewFrontier(Dot{Origin: 1, N: 1}), Received: w.Deps, Time: 9, Log: someWrites()},
 		Lap{View: 3, Seen: w.Deps, Stable: dot.NewFrontier(Dot{Origin: 1, N: 1}), Low: 99}, Greeting{View: 1 << 40, Received: w.Deps}, Greeting{})
 }
 
@@ -145,6 +145,60 @@ func FuzzResume(f *testing.F) {
 		server.Step(0, s.Put(1, Mut{Key: "k"}), nil)
 		server.Step(0, s.Recall(2), nil)
 		server.Step(0, s.ReadMany(3, "a", "b"), nil)
+	})
+}
+
+func someFrame() []byte {
+	var s Stream
+	var b []byte
+	for _, m := range someMessages() {
+		b = s.AppendPart(b, m)
+	}
+	return b
+}
+
+// A frame comes back in its order, and half a frame not at all.
+func TestFramesComeBack(t *testing.T) {
+	b := someFrame()
+	var in Stream
+	got, err := in.DecodeFrame(b, nil)
+	if err != nil || !reflect.DeepEqual(got, someMessages()) {
+		t.Fatalf("it came back as %+v, %v", got, err)
+	}
+	ends := map[int]bool{}
+	var s Stream
+	whole := []byte{}
+	for _, m := range someMessages() {
+		whole = s.AppendPart(whole, m)
+		ends[len(whole)] = true
+	}
+	for i := range b {
+		var in Stream
+		if got, err := in.DecodeFrame(b[:i], nil); (err == nil) != ends[i] || err != nil && got != nil {
+			t.Fatalf("%d bytes of a frame were taken as %+v, %v", i, got, err)
+		}
+	}
+}
+
+func FuzzFrames(f *testing.F) {
+	f.Add(someFrame())
+	f.Add(new(Stream).AppendPart(nil, Greeting{}))
+	f.Add([]byte{})
+	f.Add([]byte{0x80})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var in, out, in2 Stream
+		all, err := in.DecodeFrame(b, nil)
+		if err != nil {
+			return
+		}
+		var again []byte
+		for _, m := range all {
+			again = out.AppendPart(again, m)
+		}
+		got, err := in2.DecodeFrame(again, nil)
+		if err != nil || !reflect.DeepEqual(got, all) {
+			t.Fatalf("%+v became %+v, %v", all, got, err)
+		}
 	})
 }
 

@@ -1,0 +1,116 @@
+package causal
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/freshet-cache/freshet/causal/mesh"
+	"github.com/freshet-cache/freshet/causal/wire"
+	"github.com/freshet-cache/freshet/store/memory"
+)
+
+// kept is a connection that keeps what is sent on it.
+type kept struct {
+	Conn
+	frames [][]byte
+}
+
+func (k *kept) Send(frame []byte) error {
+	k.frames = append(k.frames, frame)
+	return nil
+}
+
+// What waits goes in few frames, none of which is large, and in its order.
+func TestWhatWaitsGoesTogether(t *testing.T) {
+	conn := &kept{}
+	c := &stream{conn: conn}
+	value, sent := make([]byte, frameBytes/4), 0
+	add := func(value []byte) {
+		sent++
+		c.add(mesh.Chain{View: 1, Head: 1, Write: &mesh.Write{Dot: mesh.Dot{Origin: 1, N: uint64(sent)}, Muts: []mesh.Mut{{Key: "k", Value: value}}}})
+	}
+	for range frameCount + 1 {
+		add(nil)
+	}
+	c.sendAll()
+	for range 5 {
+		add(value)
+	}
+	c.sendAll()
+	c.sendAll()
+	if len(conn.frames) != 4 {
+		t.Fatalf("%d frames", len(conn.frames))
+	}
+	var dec wire.Stream
+	var got []mesh.Message
+	for _, f := range conn.frames {
+		var err error
+		if got, err = dec.DecodeFrame(f[1:], got); err != nil || f[0] != frameMessages || len(f) > frameBytes+len(value) {
+			t.Fatalf("a frame of %d bytes: %v", len(f), err)
+		}
+	}
+	for i, m := range got {
+		if n := m.(mesh.Chain).Write.Dot.N; n != uint64(i+1) {
+			t.Fatalf("number %d came as number %d", n, i+1)
+		}
+	}
+	if len(got) != sent {
+		t.Fatalf("%d of %d messages", len(got), sent)
+	}
+}
+
+// forgets counts the requests with which the store is told what it need not keep.
+type forgets struct {
+	nobody
+	mu sync.Mutex
+	n  int
+}
+
+func (f *forgets) StoreCall(kind StoreCall, _ time.Duration, _ error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if kind == CallForget {
+		f.n++
+	}
+}
+
+// The store is told now and then, and at once only when there is much to tell.
+func TestForgettingIsSpread(t *testing.T) {
+	db, f := memory.NewDotted(memory.Options{}), &forgets{}
+	if err := db.Begin(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(Options{Store: db, Self: 1, View: View{Number: 1, Ring: []Member{{Origin: 1}}}, Beat: time.Hour, Recorder: f})
+	if err != nil {
+		t.Fatal(err)
+	}
+	beats := func(upto uint64, n, want int) {
+		t.Helper()
+		for range n {
+			s.mu.Lock()
+			s.settle.upto[1] = upto
+			s.mu.Unlock()
+			s.letGo()
+			eventually(t, func() bool {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				return !s.settle.busy
+			})
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.n != want {
+			t.Fatalf("it was told %d times, not %d", f.n, want)
+		}
+	}
+	beats(1, settleBeats-1, 0)
+	beats(2, 1, 1)
+	beats(2, 3*settleBeats, 1) // there is nothing to tell
+	beats(3, 1, 2)             // long after
+	beats(4, settleBeats-1, 2)
+	beats(3+settleWrites, 1, 3)
+	if err := s.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}

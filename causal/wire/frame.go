@@ -1,0 +1,38 @@
+package wire
+
+import (
+	"github.com/freshet-cache/freshet/causal/dot"
+	"github.com/freshet-cache/freshet/causal/mesh"
+)
+
+// large is what an encoding may take without its memory being given back.
+const large = 1 << 20
+
+// AppendPart appends a message behind its length: a frame is one or more of these, in the
+// order in which they were sent.
+func (s *Stream) AppendPart(frame []byte, m mesh.Message) []byte {
+	s.part = s.Append(s.part[:0], m)
+	frame = dot.AppendBytes(frame, s.part)
+	if cap(s.part) > large {
+		s.part = nil
+	}
+	return frame
+}
+
+// DecodeFrame decodes the messages of a frame, and appends them. After an error the
+// connection is of no use any more, and nothing of the frame counts.
+func (s *Stream) DecodeFrame(b []byte, out []mesh.Message) ([]mesh.Message, error) {
+	r := dot.NewReader(b)
+	for more := true; more; more = !r.Done() {
+		part := r.Part()
+		if r.Bad() {
+			return nil, ErrFormat
+		}
+		m, err := s.Decode(part)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, m)
+	}
+	return out, nil
+}
