@@ -128,7 +128,7 @@ var meshes = []Sabotage{
 		Old: "	slices.SortFunc(l.got, byStamp)\n	for", New: "	for"},
 	{Name: "mesh: views: journals of lives that are over are left alone", File: "causal/mesh/ring.go", Pkg: storms, Run: "TestMeshStorms",
 		Old: "	out = s.poll(s.salvage(out))\n", New: "	out = s.poll(out)\n"},
-	{Name: "mesh: views: a message of another view counts", File: "causal/mesh/ring.go", Pkg: storms, Run: "TestMeshStorms",
+	{Name: "mesh: views: a message of another view counts", File: "causal/mesh/ring.go", Pkg: meshStories, Run: "TestStories",
 		Old: "	if m.View != s.view.Number || s.over { // V1", New: "	if s.over { // V1"},
 	{Name: "mesh: views: a lap of another view counts", File: "causal/mesh/ring.go", Pkg: storms, Run: "TestMeshStorms",
 		Old: "	if m.View != s.view.Number || s.over {\n		return append(out, Event{StaleMessage})\n	}\n	if !s.first() {", New: "	if s.over {\n		return append(out, Event{StaleMessage})\n	}\n	if !s.first() {"},
