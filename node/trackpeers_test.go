@@ -247,7 +247,7 @@ func TestNotAcknowledgedBeforeABreakIsKnown(t *testing.T) {
 	}()
 	for r.do("get", "k").Text != "v" { // until it is committed
 	}
-	for range 50 {
+	for range 400 {
 		r.do("ping")
 	}
 	noticed.Store(true)
