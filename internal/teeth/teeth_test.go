@@ -29,6 +29,9 @@ func TestSabotages(t *testing.T) {
 			t.Parallel() // much of the time one processor links what the other waits for
 			began := time.Now()
 			out, err := run(t, s)
+			for try := 1; err == nil && s.Hygiene == "" && try < 3; try++ { // what several processes do at once may need another moment
+				out, err = run(t, s)
+			}
 			switch {
 			case strings.Contains(out, "[build failed]") || strings.Contains(out, "[setup failed]"):
 				t.Fatalf("the sabotage does not compile:\n%s", out)
