@@ -26,6 +26,20 @@ var errSetting = errors.New("causal: the space has a merge function and its serv
 // is merge(merge(a, b), c), as c encodes them. It is for tests: give it many values, also
 // ones that were merged before.
 func CheckMerge[V any](c codec.Codec[V], merge func(a, b V) V, values ...V) (err error) {
+	for _, x := range values {
+		for _, y := range values {
+			for _, z := range values {
+				if err := laws(c, merge, x, y, z); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// laws tries them on three values.
+func laws[V any](c codec.Codec[V], merge func(a, b V) V, x, y, z V) (err error) {
 	defer recoverMerge(&err)
 	same := func(law string, x, y V) error {
 		bx, errX := c.Append([]byte{}, x)
@@ -38,22 +52,14 @@ func CheckMerge[V any](c codec.Codec[V], merge func(a, b V) V, values ...V) (err
 		}
 		return nil
 	}
-	for _, x := range values {
-		for _, y := range values {
-			if err := same("merge(a, b) is not merge(b, a)", merge(x, y), merge(y, x)); err != nil {
-				return err
-			}
-			if err := same("merge(merge(a, b), b) is not merge(a, b)", merge(merge(x, y), y), merge(x, y)); err != nil {
-				return err
-			}
-			for _, z := range values {
-				if err := same("merge(a, merge(b, c)) is not merge(merge(a, b), c)", merge(x, merge(y, z)), merge(merge(x, y), z)); err != nil {
-					return err
-				}
-			}
-		}
+	both := merge(x, y)
+	if err := same("merge(a, b) is not merge(b, a)", both, merge(y, x)); err != nil {
+		return err
 	}
-	return nil
+	if err := same("merge(merge(a, b), b) is not merge(a, b)", merge(both, y), both); err != nil {
+		return err
+	}
+	return same("merge(a, merge(b, c)) is not merge(merge(a, b), c)", merge(x, merge(y, z)), merge(both, z))
 }
 
 func recoverMerge(err *error) {
@@ -95,7 +101,7 @@ func (sp *Space[V]) fold(key string, it mesh.Item) (out Item[V], err error) {
 	if err != nil {
 		return Item[V]{}, fmt.Errorf("%w (key %q)", err, key)
 	}
-	if err = CheckMerge(sp.opt.Codec, sp.opt.Merge, values[:min(3, len(values))]...); err != nil {
+	if err = laws(sp.opt.Codec, sp.opt.Merge, values[0], values[1], values[len(values)-1]); err != nil {
 		err = fmt.Errorf("%w (key %q)", err, key)
 	}
 	return out, err
@@ -120,18 +126,23 @@ func (s *Session[V]) Update(ctx context.Context, key string, f func(value V, exi
 		return err
 	}
 	it, err := s.sp.decode(key, items[0])
-	if err != nil && !errors.Is(err, ErrUnlawful) {
-		return err
-	}
-	v, err := f(it.Value, it.Exists)
-	if err != nil {
-		return err
-	}
-	b, err := s.sp.encode(key, v)
+	b, err := s.sp.changed(key, it, err, f)
 	if err != nil {
 		return err
 	}
 	return s.put(ctx, mesh.Mut{Key: key, Value: b, Over: items[0].Dots()})
+}
+
+// changed is the encoding of what f makes of what was decoded.
+func (sp *Space[V]) changed(key string, it Item[V], err error, f func(value V, exists bool) (V, error)) ([]byte, error) {
+	if err != nil && !errors.Is(err, ErrUnlawful) {
+		return nil, err
+	}
+	v, err := f(it.Value, it.Exists)
+	if err != nil {
+		return nil, err
+	}
+	return sp.encode(key, v)
 }
 
 // join is Set where there is a merge function.

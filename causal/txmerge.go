@@ -53,14 +53,7 @@ func (t *Tx[V]) Update(ctx context.Context, key string, f func(value V, exists b
 		return err
 	}
 	it, err := t.decode(key, items[0])
-	if err != nil && !errors.Is(err, ErrUnlawful) {
-		return err
-	}
-	v, err := f(it.Value, it.Exists)
-	if err != nil {
-		return err
-	}
-	b, err := t.sp.encode(key, v)
+	b, err := t.sp.changed(key, it, err, f)
 	if err != nil {
 		return err
 	}
