@@ -149,7 +149,7 @@ func (s *Server) mixed(k *key, at Snap) (Item, bool) {
 			set = join(k.name, set, w)
 		}
 	}
-	return among(k.name, set, k.base), true
+	return among(k.name, set, Stamp{}), true
 }
 
 // live is how many writes a key holds that are no deletions.

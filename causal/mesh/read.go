@@ -32,6 +32,9 @@ func (s *Server) admits(deps Frontier) Outcome {
 	case !s.reached(deps):
 		return Behind
 	}
+	if len(s.elder) == 0 || deps.Within(s.visible.Frontier) {
+		return Done
+	}
 	for _, o := range s.elder { // V6: what was visible at servers that are all gone need not be received at these
 		if !deps.Only(o).Within(s.visible.Frontier) {
 			return Behind
