@@ -320,19 +320,23 @@ func (s *Server) poll(out mesh.Poll) (mesh.Input, error) {
 		page, _, e = s.opt.Store.Journal(ctx, uint32(mesh.Outside), out.After, journalPage)
 		return e
 	})
-	s.pace.Store(int64(pollOften))
-	if errors.Is(err, dotted.ErrFenced) { // nobody has said that it be watched
-		s.pace.Store(int64(pollRare))
+	s.pace.Store(int64(pollRare))
+	switch {
+	case errors.Is(err, dotted.ErrFenced): // nobody has said that it be watched
 		return in, nil
+	case err != nil:
+		return in, err
 	}
 	for _, e := range page {
 		w, bad := wire.DecodeWrite(e.Body)
 		if bad != nil { // what follows waits: a gap would stop the stability vector
-			return in, fmt.Errorf("causal: what was written past the cache: number %d: %w", e.N, bad)
+			s.opt.Logger.Error("what was written past the cache cannot be read; nothing that was written so later is heard of until it is mended in the journal", "number", e.N, "err", bad)
+			return in, bad
 		}
 		in.Writes = append(in.Writes, w)
 	}
-	return in, err
+	s.pace.Store(int64(pollOften))
+	return in, nil
 }
 
 // bounded runs a request to the store within its time.
