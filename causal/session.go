@@ -9,6 +9,7 @@ import (
 	"github.com/freshet-cache/freshet/causal/mesh"
 	"github.com/freshet-cache/freshet/causal/wire"
 	"github.com/freshet-cache/freshet/codec"
+	"github.com/freshet-cache/freshet/store"
 )
 
 // SpaceOptions configure a Space. Codec is required.
@@ -26,6 +27,9 @@ type SpaceOptions[V any] struct {
 	// servers keep such writes then: set Options.Concurrent. Default: the larger stamp wins,
 	// and the other write is lost.
 	Merge func(a, b V) V
+	// MaxValue bounds a value as it is encoded, in bytes, also one that was merged; a larger one
+	// is refused with store.ErrTooLarge. Default: what the store takes.
+	MaxValue int
 	// MaxToken is the size, in bytes, up to which a token carries values. A larger one
 	// carries names, which the next server looks up. Default 2 KiB. In an asynchronous space
 	// a token always carries values.
@@ -207,6 +211,9 @@ func (sp *Space[V]) encode(key string, value V) ([]byte, error) {
 	b, err := sp.opt.Codec.Append(nil, value)
 	if err != nil {
 		return nil, fmt.Errorf("causal: the value of %q cannot be encoded, nothing was written: %w", key, err)
+	}
+	if sp.opt.MaxValue > 0 && len(b) > sp.opt.MaxValue {
+		return nil, fmt.Errorf("%w; nothing was written: the value of %q would have %d bytes, and may have %d", store.ErrTooLarge, key, len(b), sp.opt.MaxValue)
 	}
 	return b, nil
 }

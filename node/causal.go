@@ -180,7 +180,7 @@ func (n *Node) joinRings() error {
 		if key == "" {
 			key = n.p.cfg.Password
 		}
-		c.space, err = causal.NewSpace(c.ring, causal.SpaceOptions[[]byte]{Codec: codec.Bytes(), Merge: s.merge, Name: n.p.cluster + "/" + s.name, Key: []byte(key)})
+		c.space, err = causal.NewSpace(c.ring, causal.SpaceOptions[[]byte]{Codec: codec.Bytes(), Merge: s.merge, MaxValue: n.p.cfg.MaxValue, Name: n.p.cluster + "/" + s.name, Key: []byte(key)})
 		if err != nil {
 			return err
 		}

@@ -28,8 +28,6 @@ var causalCommands = []resp.Command{
 	{Name: "fr.tcommit", Arity: 2, Flags: []string{"write", "denyoom"}, Group: "freshet", Summary: "FR.TCOMMIT tx: writes everything at once, and answers the token of a session that knows of it.", Since: "0.1.0"},
 }
 
-var errLong = errors.New(strings.TrimPrefix(errTooLong, "ERR "))
-
 type (
 	causalSession = causal.Session[[]byte]
 	causalTx      = causal.Tx[[]byte]
@@ -149,19 +147,8 @@ var sessionCommands = map[string]workflowCommand{
 	},
 	"fr.cset": func(n *Node, ctx context.Context, args [][]byte, w *resp.Writer) error {
 		s, err := n.sessionOf(args[1])
-		if err == nil && len(args[3]) > n.p.cfg.MaxValue {
-			return errLong
-		}
-		replace := false
 		if err == nil {
-			replace, err = replaces(args[4:])
-		}
-		switch value := append([]byte{}, args[3]...); {
-		case err != nil:
-		case replace:
-			err = s.Update(ctx, string(args[2]), func([]byte, bool) ([]byte, error) { return value, nil })
-		default:
-			err = s.Set(ctx, string(args[2]), value)
+			err = written(ctx, args, func(key string, value []byte) error { return s.Set(ctx, key, value) }, s.Update)
 		}
 		if err != nil {
 			return err
@@ -228,19 +215,8 @@ var txCommands = map[string]workflowCommand{
 	},
 	"fr.tset": func(n *Node, ctx context.Context, args [][]byte, w *resp.Writer) error {
 		t, err := n.txOf(args[1])
-		if err == nil && len(args[3]) > n.p.cfg.MaxValue {
-			return errLong
-		}
-		replace := false
 		if err == nil {
-			replace, err = replaces(args[4:])
-		}
-		switch value := append([]byte{}, args[3]...); {
-		case err != nil:
-		case replace:
-			err = t.Update(ctx, string(args[2]), func([]byte, bool) ([]byte, error) { return value, nil })
-		default:
-			err = t.Set(string(args[2]), value)
+			err = written(ctx, args, t.Set, t.Update)
 		}
 		if err != nil {
 			return err
@@ -293,15 +269,18 @@ var txCommands = map[string]workflowCommand{
 	},
 }
 
-// replaces reads what follows a value.
-func replaces(args [][]byte) (bool, error) {
+// written sets the key to the value of a command, or replaces what is there if REPLACE
+// follows.
+func written(ctx context.Context, args [][]byte, set func(key string, value []byte) error,
+	update func(ctx context.Context, key string, f func([]byte, bool) ([]byte, error)) error) error {
+	key, value := string(args[2]), append([]byte{}, args[3]...)
 	switch {
-	case len(args) == 0:
-		return false, nil
-	case len(args) == 1 && strings.EqualFold(string(args[0]), "replace"):
-		return true, nil
+	case len(args) == 4:
+		return set(key, value)
+	case len(args) == 5 && strings.EqualFold(string(args[4]), "replace"):
+		return update(ctx, key, func([]byte, bool) ([]byte, error) { return value, nil })
 	}
-	return false, errors.New("after the value there may be REPLACE, nothing else")
+	return errors.New("after the value there may be REPLACE, nothing else")
 }
 
 // tell writes a token.

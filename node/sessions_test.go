@@ -150,6 +150,7 @@ func TestMergingSpaces(t *testing.T) {
 	dir := t.TempDir()
 	p := start(t, func(c *Config) {
 		c.Nodes, c.Store, c.Data, c.Causal, c.TCC = 2, "pebble:", dir, "carts=union", "tops=max"
+		c.MaxValue = 1000
 	})
 	a, b := dial(t, p.nodes[0].addr), dial(t, p.nodes[1].addr)
 	for _, c := range []*wire{a, b} {
@@ -170,6 +171,14 @@ func TestMergingSpaces(t *testing.T) {
 	both = token(t, a.do("FR.CSET", both, "cart", `["cheese"]`))
 	if v := b.do("FR.CGET", both, "cart"); v.Elems[1].Text != `["bread","cheese"]` {
 		t.Fatal(v)
+	}
+	large := `["` + strings.Repeat("x", 590) + `"]`
+	full := token(t, a.do("FR.CSET", both, "full", large))
+	if v := b.do("FR.CSET", full, "full", strings.ReplaceAll(large, "x", "y")); !strings.Contains(v.Text, "too large") || !strings.Contains(v.Text, "may have 1000") {
+		t.Errorf("a set that grows over --max-value: %v", v)
+	}
+	if v := b.do("FR.CGET", full, "full"); v.Elems[1].Text != large {
+		t.Errorf("after that it is %v", v)
 	}
 	if v := a.do("FR.CSET", both, "cart", "x", "whatever"); !strings.Contains(v.Text, "REPLACE") {
 		t.Error(v)
