@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/causal/mesh"
-	"github.com/freshet-cache/freshet/check"
 	"github.com/freshet-cache/freshet/store"
 	"github.com/freshet-cache/freshet/store/dotted"
 	"github.com/freshet-cache/freshet/store/memory"
@@ -327,40 +326,13 @@ func TestAsyncWhateverBreaks(t *testing.T) {
 	for i := range uint32(3) {
 		dirs[i+1] = d.dirs[i]
 	}
-	h := &history{}
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	living := func() (out []int) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		for _, m := range c.view.Ring {
-			out = append(out, int(m.Origin)-1)
-		}
-		return out
-	}
-	for i := range 4 {
-		cl := &client{h: h, c: c, r: rand.New(rand.NewPCG(uint64(i), 3)), name: fmt.Sprint("c", i), s: c.spaces[i%3].Begin(), at: living}
-		wg.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-					cl.act(t)
-				}
-			}
-		})
-	}
+	h, end := c.wander(t, 4)
 	for range 4 {
 		n := len(h.now())
 		eventually(t, func() bool { return len(h.now()) > n+100 })
 		c.replace(t, d, dirs)
 	}
-	close(stop)
-	wg.Wait()
-	if v := check.Causal(h.now()); !v.OK {
-		t.Errorf("%s\n%s", v.Reason, strings.Join(v.Witness, "\n"))
-	}
+	end()
 	c.retire(t)
 }
 

@@ -170,31 +170,7 @@ func TestAllRestart(t *testing.T) {
 // causally consistent, and nothing that was acknowledged is lost.
 func TestCausalWhileTheRingChanges(t *testing.T) {
 	c := gather(t, 3, memory.Options{}, nil)
-	h := &history{}
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	living := func() []int {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		var out []int
-		for _, m := range c.view.Ring {
-			out = append(out, int(m.Origin)-1)
-		}
-		return out
-	}
-	for i := range 6 {
-		cl := &client{h: h, c: c, r: rand.New(rand.NewPCG(uint64(i), 1)), name: fmt.Sprint("c", i), s: c.spaces[i%3].Begin(), at: living}
-		wg.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-					cl.act(t)
-				}
-			}
-		})
-	}
+	h, end := c.wander(t, 6)
 	r := rand.New(rand.NewPCG(4, 4))
 	for range 12 {
 		n := len(h.now())
@@ -217,12 +193,7 @@ func TestCausalWhileTheRingChanges(t *testing.T) {
 		}
 		c.mu.Unlock()
 	}
-	close(stop)
-	wg.Wait()
-	v := check.Causal(h.acts)
-	if !v.OK {
-		t.Fatalf("%s\n%s", v.Reason, strings.Join(v.Witness, "\n"))
-	}
+	end()
 	t.Logf("%d acts, %d lives, view %d", len(h.acts), len(c.servers), c.view.Number)
 	retired := map[uint32]bool{}
 	for deadline := time.After(30 * time.Second); len(retired) < len(c.view.Lost); {
@@ -231,6 +202,42 @@ func TestCausalWhileTheRingChanges(t *testing.T) {
 			retired[life] = true
 		case <-deadline:
 			t.Fatalf("of %v only %v were retired", c.view.Lost, retired)
+		}
+	}
+}
+
+// wander lets workflows roam among the members of the ring of the day, until end, which
+// judges what they saw.
+func (c *cluster) wander(t *testing.T, clients int) (h *history, end func()) {
+	h = &history{}
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	living := func() (out []int) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, m := range c.view.Ring {
+			out = append(out, int(m.Origin)-1)
+		}
+		return out
+	}
+	for i := range clients {
+		cl := &client{h: h, c: c, r: rand.New(rand.NewPCG(uint64(i), 1)), name: fmt.Sprint("c", i), s: c.spaces[i%3].Begin(), at: living}
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					cl.act(t)
+				}
+			}
+		})
+	}
+	return h, func() {
+		close(stop)
+		wg.Wait()
+		if v := check.Causal(h.acts); !v.OK {
+			t.Fatalf("%s\n%s", v.Reason, strings.Join(v.Witness, "\n"))
 		}
 	}
 }
