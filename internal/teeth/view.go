@@ -27,7 +27,7 @@ var stamped = []Sabotage{
 	{Name: "causal rows: a fence that does not wait in pebble", File: "store/pebble/dotted.go", Pkg: "./store/pebble", Run: "TestDotted",
 		Old: "	l.mu.RLock()\n	defer l.mu.RUnlock()\n	switch {\n	case !l.begun || l.fenced:\n		return dotted.ErrFenced",
 		New: "	l.mu.RLock()\n	over := !l.begun || l.fenced\n	l.mu.RUnlock()\n	switch {\n	case over:\n		return dotted.ErrFenced"},
-	{Name: "causal rows: a fence that does not wait in PostgreSQL", File: "store/postgres/dotted.sql", Pkg: "./store/postgres", Run: "TestFenceWaitsForWrites",
+	{Name: "causal rows: a fence that does not wait in PostgreSQL", File: "store/postgres/beside.sql", Pkg: "./store/postgres", Run: "TestFenceWaitsForWrites",
 		Old: "    PERFORM pg_advisory_xact_lock_shared(lock);\n", New: ""},
 	{Name: "causal rows: a term that is over merges in memory", File: "store/memory/dotted.go", Pkg: "./store/memory", Run: "TestDotted",
 		Old: "		case f.Term != s.claimed.term:\n			return dotted.ErrFenced\n", New: ""},
@@ -46,6 +46,6 @@ var stamped = []Sabotage{
 		Old: "		limit = math.MaxInt // A9", New: "		limit = min(limit, math.MaxInt) // A9"},
 	{Name: "causal logs: who leaves does not wait", File: "causal/async.go", Pkg: "./causal", Run: "TestAsync",
 		Old: "		if s.Owes() == 0 {", New: "		if true {"},
-	{Name: "causal rows: rows without their entry", File: "store/postgres/dotted.sql", Pkg: "./store/postgres", Run: "TestDotted",
+	{Name: "causal rows: rows without their entry", File: "store/postgres/beside.sql", Pkg: "./store/postgres", Run: "TestDotted",
 		Old: "    INSERT INTO {{schema}}.journal VALUES (sp, o, num, t, entry) ON CONFLICT DO NOTHING;", New: "    PERFORM 1;"},
 }

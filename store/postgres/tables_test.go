@@ -301,7 +301,7 @@ func TestUpgrade(t *testing.T) {
 	}
 	conn := admin(t, start(t))
 	if _, err := conn.Exec(t.Context(), fmt.Sprintf(`DROP TABLE %[1]s.lives, %[1]s.spaces, %[1]s.journal, %[1]s.dotted, %[1]s.beside, %[1]s.watched, %[1]s.merged;
-		DROP FUNCTION %[1]s.touch, %[1]s.key_of, %[1]s.guarded, %[1]s.not_truncated, %[1]s.guard_table, %[1]s.unguard_table, %[1]s.persist, %[1]s.persist_beside, %[1]s.outside, %[1]s.outside_gone, %[1]s.outside_not_truncated, %[1]s.watch, %[1]s.unwatch, %[1]s.fence, %[1]s.let_go, %[1]s.claim, %[1]s.merge;
+		DROP FUNCTION %[1]s.touch, %[1]s.key_of, %[1]s.guarded, %[1]s.not_truncated, %[1]s.guard_table, %[1]s.unguard_table, %[1]s.persist, %[1]s.persist_beside, %[1]s.enter, %[1]s.outside, %[1]s.outside_gone, %[1]s.outside_not_truncated, %[1]s.watch, %[1]s.unwatch, %[1]s.fence, %[1]s.let_go, %[1]s.claim, %[1]s.merge;
 		UPDATE %[1]s.meta SET format = 1`, schema)); err != nil {
 		t.Fatal(err)
 	}
