@@ -173,7 +173,7 @@ func (s *meshStorm) flushed(out mesh.Flush) {
 
 // retired reports whether the view of the day need not name a life any more.
 func (s *meshStorm) retired(o mesh.Origin) bool {
-	return o <= s.view.Newest && !slices.Contains(s.view.Ring, o) && !slices.Contains(s.view.Lost, o)
+	return s.view.Retired(o)
 }
 
 // bring lets a server find the log of a life that is over, and another if that one ends
