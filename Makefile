@@ -13,7 +13,7 @@ build: ## build ./freshet
 
 .PHONY: test
 test: lint ## everything that must pass before a commit: real Redis, PostgreSQL, MariaDB and etcd beside it, nothing skipped
-	scripts/with-servers $(GO) test -timeout 12m ./...
+	GO="$(GO)" scripts/with-servers scripts/gotest -timeout 15m ./...
 
 .PHONY: lint
 lint: ## gofmt, vet, staticcheck
@@ -23,12 +23,18 @@ lint: ## gofmt, vet, staticcheck
 	$(GO) tool staticcheck ./...
 
 .PHONY: race
-race: ## the same tests under the race detector, with the invariants checked after every step; simulations short
-	scripts/with-servers $(GO) test -race -tags freshetcheck -short -timeout 15m ./...
+race: ## the same tests under the race detector, but for those of whole processes, with the invariants checked after every step; simulations short
+	GO="$(GO)" scripts/with-servers scripts/gotest -race -tags freshetcheck -short -timeout 20m $$($(GO) list ./... | grep -v '/blackbox$$')
+
+MUTANTS = GO="$(GO)" scripts/with-servers scripts/gotest -count=1 -timeout 60m -parallel 2 -v -run TestMutants ./internal/mutants
+
+.PHONY: mutants
+mutants: ## change every rule on purpose and see that a test notices; what is known from before is not run again. ONLY=part of a name
+	FRESHET_MUTANTS="$(or $(ONLY),all)" FRESHET_MUTANTS_CACHE=yes $(MUTANTS)
 
 .PHONY: teeth
-teeth: ## break every rule on purpose and see that a test notices
-	FRESHET_TEETH=all scripts/with-servers $(GO) test -count=1 -timeout 40m -parallel 2 -v -run TestSabotages ./internal/teeth
+teeth: ## all mutants, from nothing
+	FRESHET_MUTANTS=all $(MUTANTS)
 
 .PHONY: storms
 storms: ## long simulation: SEEDS=20000 seeds

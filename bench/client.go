@@ -76,8 +76,8 @@ func appendSet(b []byte, key uint32) []byte {
 }
 
 // newLoad connects.
-func newLoad(ctx context.Context, addr string, conns int) (l *load, err error) {
-	l = &load{epoll: -1, lat: newLatencies(), events: make([]unix.EpollEvent, conns)}
+func newLoad(ctx context.Context, addr string, conns int) (_ *load, err error) {
+	l := &load{epoll: -1, lat: newLatencies(), events: make([]unix.EpollEvent, conns)}
 	defer func() {
 		if err != nil {
 			l.close()

@@ -203,7 +203,7 @@ func (c *crew) trial(ctx context.Context, system string, seed uint64) (*outage, 
 	for i := range order {
 		order[i] = keys[order[i]]
 	}
-	r, all := newReplay(inject(order, 0.2, traceClients, seed), s.rate)
+	r, all := newReplay(inject(&recording{keys: order}, 0.2, traceClients, seed), s.rate)
 	if err := r.load(ctx, c.procs[0].addrs[0], all); err != nil {
 		return nil, err
 	}

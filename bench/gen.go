@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	_ "embed" // the trace that comes with this package
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -47,14 +45,18 @@ type access struct {
 const burst = 50
 
 // inject makes requests of the accesses of a trace: each is a write with the
-// probability writes, as its position says, and clients make bursts of them.
-func inject(keys []uint32, writes float64, clients int, seed uint64) []access {
-	out := make([]access, len(keys))
-	for i, k := range keys {
+// probability writes, as its position says, unless the trace knows which are, and
+// clients make bursts of them.
+func inject(r *recording, writes float64, clients int, seed uint64) []access {
+	out := make([]access, len(r.keys))
+	for i, k := range r.keys {
 		out[i] = access{
 			key:    k,
 			write:  float64(mix(seed, uint64(i))>>11)/(1<<53) < writes,
 			client: int(mix(^seed, uint64(i/burst)) % uint64(clients)),
+		}
+		if r.writes != nil {
+			out[i].write = r.writes[i]
 		}
 	}
 	return out
@@ -74,7 +76,7 @@ const maxTrace = 20_000_000
 
 // readTrace reads at most limit accesses from a file, or, if it has no name, from
 // the trace that comes with this package.
-func readTrace(name string, limit int) ([]uint32, error) {
+func readTrace(name string, limit int) (*recording, error) {
 	var in io.Reader = bytes.NewReader(ormBusy)
 	if name != "" {
 		f, err := os.Open(name)
@@ -91,16 +93,9 @@ func readTrace(name string, limit int) ([]uint32, error) {
 		}
 		in = z
 	}
-	b, err := io.ReadAll(io.LimitReader(in, 4*int64(min(limit, maxTrace))))
-	switch {
-	case err != nil:
+	r, err := parseTrace(name, in, min(limit, maxTrace))
+	if err != nil {
 		return nil, fmt.Errorf("--trace %s: %w", name, err)
-	case len(b) == 0 || len(b)%4 != 0:
-		return nil, fmt.Errorf("--trace %s: %d bytes are no big-endian uint32s", name, len(b))
 	}
-	keys := make([]uint32, len(b)/4)
-	if _, err := binary.Decode(b, binary.BigEndian, keys); err != nil {
-		return nil, errors.Join(fmt.Errorf("--trace %s", name), err)
-	}
-	return keys, nil
+	return r, nil
 }

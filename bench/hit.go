@@ -63,7 +63,7 @@ func (o Options) hitSizes() hitSizes {
 	case o.Preset == "paper":
 		return hitSizes{[]hotSet{{10_000, false}, {10_000, true}, {1_000_000, false}}, 1_000_000, 15, 200_000, 1_000_000, 500 * time.Millisecond}
 	}
-	return hitSizes{[]hotSet{{10_000, false}, {10_000, true}, {1_000_000, false}}, 1_000_000, 7, 50_000, 1_000_000, 150 * time.Millisecond}
+	return hitSizes{[]hotSet{{10_000, false}, {10_000, true}, {1_000_000, false}}, 1_000_000, 4, 50_000, 500_000, 120 * time.Millisecond}
 }
 
 const (

@@ -106,7 +106,7 @@ func TestInject(t *testing.T) {
 	keys := make([]uint32, 200_000)
 	for _, share := range []float64{0, 0.002, 0.05, 0.5, 1} {
 		writes, clients, changes := 0, map[int]int{}, 0
-		all := inject(keys, share, 12, 1)
+		all := inject(&recording{keys: keys}, share, 12, 1)
 		for i, a := range all {
 			if a.write {
 				writes++
@@ -134,10 +134,11 @@ func TestInject(t *testing.T) {
 }
 
 func TestTheTraceThatComesAlong(t *testing.T) {
-	keys, err := readTrace("", 1_000_000)
+	all, err := readTrace("", 1_000_000)
 	if err != nil {
 		t.Fatal(err)
 	}
+	keys := all.keys
 	count, kinds := map[uint32]int{}, map[uint32]bool{}
 	for _, k := range keys {
 		count[k]++
@@ -152,7 +153,7 @@ func TestTheTraceThatComesAlong(t *testing.T) {
 	if name := traceKey(29<<27 | 77<<10 | 3); name != "d:29:77:3" {
 		t.Error(name)
 	}
-	if few, err := readTrace("", 10); err != nil || !slices.Equal(few, keys[:10]) {
+	if few, err := readTrace("", 10); err != nil || !slices.Equal(few.keys, keys[:10]) {
 		t.Error(few, err)
 	}
 }
@@ -166,7 +167,7 @@ func TestOtherTraces(t *testing.T) {
 		}
 		return name
 	}
-	if keys, err := readTrace(write("plain", []byte{0, 0, 1, 2, 0, 0, 0, 7}), 9); err != nil || !slices.Equal(keys, []uint32{258, 7}) {
+	if keys, err := readTrace(write("plain", []byte{0, 0, 1, 2, 0, 0, 0, 7}), 9); err != nil || !slices.Equal(keys.keys, []uint32{258, 7}) {
 		t.Error(keys, err)
 	}
 	for _, name := range []string{filepath.Join(dir, "none"), write("short", []byte{1, 2}), write("empty", nil), write("no.gz", []byte("text"))} {

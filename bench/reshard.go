@@ -252,7 +252,7 @@ func linearReshard(ctx context.Context, opt Options) (r *Report, err error) {
 				order[i] = keys[i] // every key exists
 			}
 		}
-		accesses := inject(order, opt.Writes, traceClients, opt.Seed+uint64(round))
+		accesses := inject(&recording{keys: order}, opt.Writes, traceClients, opt.Seed+uint64(round))
 		for i := range opt.Systems {
 			system := opt.Systems[(i+round)%len(opt.Systems)]
 			opt.Progress(fmt.Sprintf("round %d of %d: %s", round+1, sizes.rounds, system))

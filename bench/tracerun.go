@@ -36,8 +36,12 @@ func linearTrace(ctx context.Context, opt Options) (*Report, error) {
 	if opt.Trace != "" {
 		origin = "Trace: " + filepath.Base(opt.Trace) + "."
 	}
+	writes := fmt.Sprintf("each is made a write with the probability %g, by its position", max(0, opt.Writes))
+	if keys.writes != nil {
+		writes = "the trace says which are writes"
+	}
 	r.notes = append(r.notes, origin,
-		fmt.Sprintf("The first %d accesses; each is made a write with the probability %g, by its position; %d clients, four to a node, make bursts of %d; values are 64 to 1024 bytes long, by type of object.", len(accesses), opt.Writes, traceClients, burst),
+		fmt.Sprintf("The first %d accesses; %s; %d clients, four to a node, make bursts of %d; values are 64 to 1024 bytes long, by type of object.", len(accesses), writes, traceClients, burst),
 		fmt.Sprintf("Open loop: %.0f requests a second are sent when they are due, whether or not others are answered, and latency counts from then on: waiting is not left out. Clients are rueidis without its cache.", sizes.rate),
 		"The systems run one after the other, each for the whole trace: between them, only what does not depend on the machine's mood can be compared. The sender's lag shows that mood, and is part of every latency.",
 		"Three nodes in one process over store pebble:, each write synced to disk; their memory is empty when the trace begins. Client and nodes share all processors.",

@@ -170,7 +170,7 @@ func causalTrial(t *testing.T, c *cluster, fault func(more func(n int))) {
 // Three processes over PostgreSQL: one is killed, one stands still for longer than a lease,
 // all are restarted, and every workflow sees causes before effects.
 func TestCausalCluster(t *testing.T) {
-	c := gather(t, 3, "--lease", "1500ms", "--timeout", "4s", "--causal", "feeds")
+	c := gather(t, 3, "--lease", "1500ms", "--timeout", "4s", "--space", "feeds=causal")
 	causalTrial(t, c, func(more func(int)) {
 		more(500)
 		_ = c.procs[2].ends(syscall.SIGKILL)
@@ -198,7 +198,7 @@ func TestCausalCluster(t *testing.T) {
 // Sets that grow at three processes while those are killed and stand still: what was
 // acknowledged is in the end in every set, at every node, and nobody sees one shrink.
 func TestMergingCluster(t *testing.T) {
-	c := gather(t, 3, "--lease", "1500ms", "--timeout", "4s", "--causal", "carts=union")
+	c := gather(t, 3, "--lease", "1500ms", "--timeout", "4s", "--space", "carts=causal,merge=union")
 	var mu sync.Mutex
 	acked := map[string]bool{}
 	stop := make(chan struct{})
@@ -289,7 +289,7 @@ func grow(c *redis.Client, token, word string) (next, set string, err error) {
 func TestCausalAsyncCluster(t *testing.T) {
 	c := &cluster{t: t, pg: postgres(t), dir: t.TempDir()}
 	c.args = func(i int) []string {
-		args := []string{"--data", filepath.Join(c.dir, fmt.Sprint(i)), "--lease", "1500ms", "--timeout", "4s", "--causal", "feeds", "--causal-async"}
+		args := []string{"--data", filepath.Join(c.dir, fmt.Sprint(i)), "--lease", "1500ms", "--timeout", "4s", "--space", "feeds=causal,async"}
 		if i > 0 {
 			args = append(args, "--coordinator", "freshet://"+c.addrs[0])
 		}
@@ -319,7 +319,7 @@ func TestCausalAsyncCluster(t *testing.T) {
 	})
 	c.procs[0].eventually(func() bool { // every log has come back, and everything is in the store
 		_, state := c.procs[0].page(0, "/api/state")
-		return strings.Contains(state, `"lost":0`) && !strings.Contains(state, `"owes"`)
+		return strings.Contains(state, `"departed":0`) && !strings.Contains(state, `"owes"`)
 	})
 }
 
@@ -332,7 +332,7 @@ func TestCausalOnEtcd(t *testing.T) {
 		links = append(links, between(t, c.addrs[i], uint64(i)))
 	}
 	c.args = func(i int) []string {
-		return []string{"--coordinator", "etcd://" + strings.Join(etcd.Endpoints(), ",") + "/test", "--advertise", links[i].addr(), "--lease", "2s", "--timeout", "4s", "--causal", "feeds"}
+		return []string{"--coordinator", "etcd://" + strings.Join(etcd.Endpoints(), ",") + "/test", "--advertise", links[i].addr(), "--lease", "2s", "--timeout", "4s", "--space", "feeds=causal"}
 	}
 	for i := range 3 {
 		c.restart(i)
@@ -355,7 +355,7 @@ func TestCausalOnEtcd(t *testing.T) {
 // A row that is changed in the database, past freshet, is shown by every node that has the
 // key in memory, and what is read there later is its effect.
 func TestCausalOutside(t *testing.T) {
-	c := gather(t, 3, "--causal", "feeds")
+	c := gather(t, 3, "--space", "feeds=causal")
 	conn, err := pgx.Connect(t.Context(), c.pg.URL("admin", "postgres"))
 	if err != nil {
 		t.Fatal(err)
@@ -396,9 +396,9 @@ func TestCausalOutside(t *testing.T) {
 			})
 		}
 	}
-	exec(`SELECT freshet.watch('feeds')`)
+	exec(`SELECT freshet.watch_space('feeds')`)
 	everywhere("<nil>") // its absence is in memory
-	const upsert = `INSERT INTO freshet.dotted (space, key, value) VALUES ('feeds', 'price', $1) ON CONFLICT (space, key) DO UPDATE SET value = EXCLUDED.value`
+	const upsert = `INSERT INTO freshet.causal_rows (space, key, value) VALUES ('feeds', 'price', $1) ON CONFLICT (space, key) DO UPDATE SET value = EXCLUDED.value`
 	for i := range 5 {
 		exec(upsert, fmt.Sprint(10+i))
 		everywhere(fmt.Sprint(10 + i))
@@ -408,8 +408,59 @@ func TestCausalOutside(t *testing.T) {
 		t.Fatal(err)
 	}
 	everywhere("99")
-	exec(`UPDATE freshet.dotted SET value = '100' WHERE key = 'price'`)
+	exec(`UPDATE freshet.causal_rows SET value = '100' WHERE key = 'price'`)
 	everywhere("100")
-	exec(`DELETE FROM freshet.dotted WHERE key = 'price'`)
+	exec(`DELETE FROM freshet.causal_rows WHERE key = 'price'`)
 	everywhere("<nil>")
+}
+
+// Sixty clients add to one set of 34 kB at once, at three nodes: all are served, and what each has added is there.
+func TestContendedSet(t *testing.T) {
+	p := run(t, 3, "--data", t.TempDir(), "--space", "carts=causal,merge=union", "--timeout", "5s")
+	const clients, each = 60, 3
+	var first []string
+	for i := range 1300 {
+		first = append(first, fmt.Sprintf(`"element %06d of the set"`, i))
+	}
+	ctx := t.Context()
+	for i := range 3 { // it is in the ring
+		p.eventually(func() bool {
+			token, err := p.client(i).Do(ctx, "FR.BEGIN", "carts").Text()
+			return err == nil && p.client(i).Do(ctx, "FR.CGET", token, "cart").Err() == nil
+		})
+	}
+	token, err := p.client(0).Do(ctx, "FR.BEGIN", "carts").Text()
+	if err == nil {
+		err = p.client(0).Do(ctx, "FR.CSET", token, "cart", "["+strings.Join(first, ",")+"]").Err()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for i := range clients {
+		c := p.client(i % 3)
+		wg.Go(func() {
+			for k := range each {
+				token, err := c.Do(ctx, "FR.BEGIN", "carts").Text()
+				if err == nil {
+					err = c.Do(ctx, "FR.CSET", token, "cart", fmt.Sprintf(`["client %d word %d"]`, i, k)).Err()
+				}
+				if err != nil {
+					t.Errorf("client %d: %v", i, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for i := range 3 {
+		p.eventually(func() bool {
+			token, err := p.client(i).Do(ctx, "FR.BEGIN", "carts").Text()
+			if err != nil {
+				return false
+			}
+			got, err := p.client(i).Do(ctx, "FR.CGET", token, "cart").Slice()
+			return err == nil && strings.Count(fmt.Sprint(got[1]), "word") == clients*each
+		})
+	}
 }

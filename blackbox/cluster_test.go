@@ -3,6 +3,7 @@ package blackbox
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -33,6 +34,13 @@ type cluster struct {
 // postgres starts a server, or skips the test if there is none to start.
 func postgres(t *testing.T, settings ...string) *pgserver.Server {
 	t.Helper()
+	pg, _ := postgresIn(t, settings...)
+	return pg
+}
+
+// postgresIn is postgres, and the directory of the server.
+func postgresIn(t *testing.T, settings ...string) (*pgserver.Server, string) {
+	t.Helper()
 	if pgserver.Bin() == "" {
 		if os.Getenv("FRESHET_TEST_REQUIRE") != "" {
 			t.Fatal("no PostgreSQL, and FRESHET_TEST_REQUIRE is set")
@@ -52,7 +60,7 @@ func postgres(t *testing.T, settings ...string) *pgserver.Server {
 	if out, err := command(t, nil, "migrate", "--store", pg.URL("admin", "postgres")); err != nil {
 		t.Fatal(err, out)
 	}
-	return pg
+	return pg, dir
 }
 
 // gather starts n processes, of which the first has the embedded coordinator.
@@ -103,16 +111,19 @@ func (c *cluster) start(n int) {
 	}
 }
 
-// reserve chooses ports for n processes.
+// reserve chooses ports for n processes. They are below those that the system gives to
+// whoever does not ask for one, which could be given away before a process takes them.
 func (c *cluster) reserve(n int) {
 	c.t.Helper()
 	var held []net.Listener // all at once, so that they differ
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
+	for tries := 0; len(held) < n; tries++ {
+		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 12_000+rand.IntN(20_000)))
+		if err != nil && tries > 1000 {
 			c.t.Fatal(err)
 		}
-		c.addrs, held = append(c.addrs, l.Addr().String()), append(held, l)
+		if err == nil {
+			c.addrs, held = append(c.addrs, l.Addr().String()), append(held, l)
+		}
 	}
 	for _, l := range held {
 		_ = l.Close()

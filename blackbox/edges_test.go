@@ -264,7 +264,7 @@ func TestPipelinesThroughAnEnd(t *testing.T) {
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	mount := func(args ...string) *exec.Cmd {
-		cmd := exec.Command("sh", append([]string{"-c", `mount -t tmpfs -o size=80m none "$0" && exec "$@"`, dir}, args...)...)
+		cmd := exec.Command("sh", append([]string{"-c", `mount -t tmpfs -o size=200m none "$0" && exec "$@"`, dir}, args...)...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
 			UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
 			GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}}
@@ -278,7 +278,7 @@ func TestFullDisk(t *testing.T) {
 	ctx := t.Context()
 	kept := 0
 	var full error
-	for ; full == nil && kept < 200; kept++ {
+	for ; full == nil && kept < 600; kept++ {
 		full = c.Set(ctx, fmt.Sprint("k", kept), strings.Repeat("x", 500_000), 0).Err()
 	}
 	kept--
@@ -292,6 +292,9 @@ func TestFullDisk(t *testing.T) {
 	}
 	if n, err := c.Exists(ctx, fmt.Sprint("k", kept)).Result(); n != 0 || err != nil {
 		t.Errorf("a write that was refused is there: %d, %v", n, err)
+	}
+	if n, err := c.Del(ctx, "k0").Result(); n != 1 || err != nil { // how else would a user make room
+		t.Errorf("DEL on a full disk: %d, %v", n, err)
 	}
 	if err := p.ends(syscall.SIGTERM); err != nil {
 		t.Errorf("it ended with %v", err)

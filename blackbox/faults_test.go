@@ -25,6 +25,7 @@ type recorder struct {
 	pause time.Duration // between a client's calls
 	mu    sync.Mutex
 	ops   []check.Op
+	errs  []string // that nodes answered with
 	ids   atomic.Int64
 }
 
@@ -63,6 +64,10 @@ func (r *recorder) call(ctx context.Context, c *redis.Client, client int, rnd *r
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ops = append(r.ops, o)
+	var answered redis.Error
+	if errors.As(err, &answered) {
+		r.errs = append(r.errs, fmt.Sprintf("%v: %v", o, err))
+	}
 	return o.Outcome
 }
 
@@ -323,7 +328,7 @@ func TestPasswordAndLimits(t *testing.T) {
 	if out, err := command(t, []string{"FRESHET_PASSWORD=secret"}, "status", "--admin", p.admin[0]); err != nil || !strings.Contains(out, "n2") {
 		t.Errorf("status with the password: %v\n%s", err, out)
 	}
-	if out, err := command(t, []string{"FRESHET_PASSWORD=wrong"}, "status", "--admin", p.admin[0]); err == nil || !strings.Contains(out, "401") {
+	if out, err := command(t, []string{"FRESHET_PASSWORD=wrong"}, "status", "--admin", p.admin[0]); err == nil || !strings.Contains(out, "refuses the password") {
 		t.Errorf("status with a wrong password: %v\n%s", err, out)
 	}
 	if v, err := c.StrLen(ctx, "k").Result(); v != 1000 || err != nil || c.ClientID(ctx).Val() != id {
@@ -346,8 +351,8 @@ func TestAdmin(t *testing.T) {
 		}
 	}
 	_, metrics := p.page(0, "/metrics")
-	for _, name := range []string{"freshet_hits_total", "freshet_misses_total", "freshet_fills_refused_total", "freshet_guards_total", "freshet_writes_unresolved_total",
-		"freshet_command_seconds_bucket", "freshet_store_seconds_bucket", "freshet_leases_total", "freshet_table_version", "go_goroutines"} {
+	for _, name := range []string{"freshet_reads_total", "freshet_misses_total", "freshet_fills_refused_total", "freshet_guards_total", "freshet_writes_unresolved_total",
+		"freshet_command_seconds_count", "freshet_store_seconds_count", "freshet_leases_total", "freshet_table_version", "go_goroutines"} {
 		if !strings.Contains(metrics, name) {
 			t.Errorf("/metrics lacks %s", name)
 		}

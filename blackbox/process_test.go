@@ -63,7 +63,7 @@ type process struct {
 	log strings.Builder
 }
 
-var listening = regexp.MustCompile(`msg=listening .*redis=(\S+) admin=http://(\S+)`)
+var listening = regexp.MustCompile(`msg"?[=:]"?listening"?[ ,].*redis"?[=:]"?([^" ]+)"?[ ,]"?admin"?[=:]"?http://([^" }]+)`)
 
 // run starts freshet serve on free ports and waits until every node is ready.
 func run(t *testing.T, nodes int, args ...string) *process {

@@ -93,16 +93,12 @@ func (p *proxy) pass(from, to net.Conn) {
 				late := time.NewTimer(wait) // the delay itself
 				<-late.C
 			}
-			p.mu.Lock()
-			mute := p.mute
-			p.mu.Unlock()
-			if mute != nil {
-				<-mute
-			}
+			p.unmuted()
 			if _, err := to.Write(x.b); err != nil {
 				_ = from.Close()
 			}
 		}
+		p.unmuted() // nobody is told of an end either
 		_ = to.Close()
 	})
 	buf := make([]byte, 32<<10)
@@ -123,6 +119,16 @@ func (p *proxy) pass(from, to net.Conn) {
 	}
 	close(pieces)
 	writer.Wait()
+}
+
+// unmuted waits until pieces may pass.
+func (p *proxy) unmuted() {
+	p.mu.Lock()
+	mute := p.mute
+	p.mu.Unlock()
+	if mute != nil {
+		<-mute
+	}
 }
 
 // spoil begins a fault; heal ends every one.

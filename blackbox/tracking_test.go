@@ -141,9 +141,9 @@ func goRedisCaches(t *testing.T, p *process, i int) {
 func (p *process) hits(node int) int {
 	_, page := p.page(node, "/metrics")
 	n := 0
-	if at := regexpHits.FindStringSubmatch(page); at != nil {
+	for _, at := range regexpHits.FindAllStringSubmatch(page, -1) {
 		f, _ := strconv.ParseFloat(at[1], 64)
-		n = int(f)
+		n += int(f)
 	}
 	return n
 }
@@ -255,4 +255,4 @@ func TestToldInACluster(t *testing.T) {
 	more(500)
 }
 
-var regexpHits = regexp.MustCompile(`(?m)^freshet_hits_total\S* (\S+)`)
+var regexpHits = regexp.MustCompile(`(?m)^freshet_reads_total\S*source="(?:memory|replica)"\S* (\S+)`)

@@ -16,7 +16,7 @@ import (
 // Log is where the servers of a process have their writes first, in an asynchronous space: a
 // disk of its own. See package dotted for the promises; a Dotted of store/pebble is one.
 type Log interface {
-	Begin(ctx context.Context, origin uint32) error
+	Begin(ctx context.Context, origin uint32, name dotted.Name) error
 	Persist(ctx context.Context, w dotted.Write) error
 	Journal(ctx context.Context, origin uint32, after uint64, limit int) ([]dotted.Entry, uint64, error)
 	Forget(ctx context.Context, origin uint32, upto uint64) error
@@ -28,7 +28,7 @@ type Log interface {
 // MergeStore is what an asynchronous space needs of its store, beyond what others do.
 type MergeStore interface {
 	Store
-	Begin(ctx context.Context, origin uint32) error
+	Begin(ctx context.Context, origin uint32, name dotted.Name) error
 	Claim(ctx context.Context, term uint64) (mark []byte, err error)
 	Merge(ctx context.Context, f dotted.Flush) error
 	Fits(muts []dotted.Mutation) error
@@ -157,6 +157,10 @@ func (s *Server) backs(out mesh.Recover) (mesh.Input, error) {
 	return in, err
 }
 
+// unbornName is the name of lives that are ended because they never began. All servers say the same, so that each goes on
+// where another one, or itself, has got no answer; and no life has it.
+var unbornName = dotted.Name([]byte("never was begun!"))
+
 // unborn ends a life that was given a number and never began: nobody has a log of it. It begins
 // in its log first, so where the store has not heard of it nothing was acknowledged.
 func (s *Server) unborn(ctx context.Context, o uint32) error {
@@ -166,7 +170,7 @@ func (s *Server) unborn(ctx context.Context, o uint32) error {
 	if known {
 		return nil
 	}
-	err := s.opt.merges().Begin(ctx, o)
+	err := s.opt.merges().Begin(ctx, o, unbornName)
 	switch {
 	case err == nil:
 		err = s.opt.Store.Fence(ctx, o)

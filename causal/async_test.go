@@ -50,7 +50,7 @@ func (d *disks) onDisk(t testing.TB, more func(*Options)) func(*Options) {
 		if more != nil {
 			more(o)
 		}
-		if err := o.Log.Begin(t.Context(), o.Self); err != nil {
+		if err := o.Log.Begin(t.Context(), o.Self, dotted.NewName()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -171,7 +171,7 @@ func TestAsyncAllKilled(t *testing.T) {
 	c.change = func(o *Options) {
 		o.Mark, o.Floor, o.Log = mark, largest, d.log(t, images[0])
 		images = images[1:]
-		if err := o.Log.Begin(ctx, o.Self); err != nil {
+		if err := o.Log.Begin(ctx, o.Self, dotted.NewName()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -350,7 +350,7 @@ func (c *cluster) replace(t *testing.T, d *disks, dirs map[uint32]string) {
 	c.mu.Unlock()
 	c.change = func(o *Options) {
 		o.Window, o.Log = 64, d.log(t, disk)
-		if err := o.Log.Begin(t.Context(), o.Self); err != nil {
+		if err := o.Log.Begin(t.Context(), o.Self, dotted.NewName()); err != nil {
 			t.Fatal(err)
 		}
 	}

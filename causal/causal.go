@@ -59,6 +59,9 @@ var (
 	// ErrOver means that this life of the server was ended by the others, or that it does
 	// not hear whether it was. What was being written may take effect.
 	ErrOver = errors.New("causal: over: this server is not a member of the ring, or cannot tell; ask another")
+	// ErrAhead means that nothing happened: a time that the session has seen is further ahead
+	// of this server's clock than the clocks of servers may be apart.
+	ErrAhead = errors.New("causal: ahead: nothing happened; the session has seen a time more than an hour ahead of this server's clock: set the clocks of all nodes, or begin a session")
 	// ErrJoining means that nothing was done: the server is not in the ring yet.
 	ErrJoining = errors.New("causal: joining: nothing was done; this server is not in the ring yet, try again")
 	// ErrClosed means that nothing was done: the server is closed.
@@ -125,6 +128,10 @@ type Options struct {
 	// everywhere, Waits the operations that wait for rows. Defaults
 	// 1 << 20, 4096, 4096.
 	Keys, Window, Waits int
+	// Bytes bounds what the keys in memory take, with their versions, and WindowBytes what
+	// those writes take: beyond it callers are told ErrBusy. Each other server has as much of them.
+	// Defaults 1 GiB, 64 MiB.
+	Bytes, WindowBytes int
 	// Versions is how many values of a key are kept for transactions, which begin again
 	// when theirs is gone. Default 8.
 	Versions int
@@ -293,7 +300,7 @@ func New(opt Options) (*Server, error) {
 // begin makes the machine.
 func (s *Server) begin(o mesh.Options) {
 	o.Self, o.View, o.Window, o.Keys, o.Waits, o.Versions = mesh.Origin(s.opt.Self), s.view.machine(), s.opt.Window, s.opt.Keys, s.opt.Waits, s.opt.Versions
-	o.Concurrent = s.opt.Concurrent
+	o.Concurrent, o.Bytes, o.WindowBytes = s.opt.Concurrent, s.opt.Bytes, s.opt.WindowBytes
 	o.Async = s.opt.Log != nil
 	s.machine = mesh.New(o)
 }
@@ -431,7 +438,11 @@ func (s *Server) do(ctx context.Context, op func(op mesh.Op) mesh.Input) (mesh.R
 	select {
 	case a := <-ch: // there is no other
 		answers.Put(ch)
-		if a.err != nil && a.Op == 0 {
+		_, write := in.(mesh.Put)
+		switch {
+		case write && (a.Op == 0 || a.Outcome == mesh.Over): // it had begun, and may be recovered by others
+			return mesh.Reply{}, fmt.Errorf("%w (%w)", ErrOutcomeUnknown, errors.Join(a.err, outcome(a.Reply, nil)))
+		case a.err != nil && a.Op == 0:
 			return mesh.Reply{}, a.err
 		}
 		return a.Reply, outcome(a.Reply, a.err)
@@ -473,6 +484,10 @@ func outcome(r mesh.Reply, cause error) (err error) {
 		err = ErrStale
 	case mesh.Over:
 		err = ErrOver
+	case mesh.Forged:
+		err = ErrForged
+	case mesh.Ahead:
+		err = ErrAhead
 	default:
 		err = errors.New("causal: the store gave no answer")
 	}

@@ -5,11 +5,15 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"time"
 )
 
 // Header is the name of the header in which tokens travel through a workflow of HTTP
 // requests.
 const Header = "Freshet-Session"
+
+// tellTimeout is how long an answer waits until its session fits into a header.
+const tellTimeout = 2 * time.Second
 
 // maxHeader bounds what is taken from a header, and put into one.
 const maxHeader = 16 << 10
@@ -44,7 +48,7 @@ func (sp *Space[V]) Handler(h http.Handler) http.Handler {
 				return
 			}
 		}
-		tell := &teller[V]{ResponseWriter: w, s: s}
+		tell := &teller[V]{ResponseWriter: w, s: s, ctx: r.Context()}
 		h.ServeHTTP(tell, r.WithContext(sp.With(r.Context(), s)))
 		tell.tell()
 	})
@@ -54,6 +58,7 @@ func (sp *Space[V]) Handler(h http.Handler) http.Handler {
 type teller[V any] struct {
 	http.ResponseWriter
 	s      *Session[V]
+	ctx    context.Context
 	told   bool
 	failed bool // the caller was told that, and nothing else
 }
@@ -64,12 +69,15 @@ func (t *teller[V]) tell() bool {
 		return !t.failed
 	}
 	t.told = true
-	token, err := t.s.Token()
-	if err == nil && len(token) > maxHeader {
-		err = fmt.Errorf("%w: %d bytes, and a header has up to %d", ErrCarriesTooMuch, len(token), maxHeader)
+	ctx, cancel := context.WithTimeout(t.ctx, tellTimeout)
+	err := t.s.Shrink(ctx, maxHeader)
+	cancel()
+	token := ""
+	if err == nil {
+		token, err = t.s.Token()
 	}
 	if t.failed = err != nil; t.failed {
-		http.Error(t.ResponseWriter, err.Error(), http.StatusInternalServerError)
+		http.Error(t.ResponseWriter, fmt.Sprintf("the request was carried out, and its session cannot be told: %v", err), http.StatusInternalServerError)
 		return false
 	}
 	t.Header().Set(Header, token)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,7 +20,8 @@ import (
 type RingStore interface {
 	Store
 	Keep(ctx context.Context, concurrent bool) error
-	Begin(ctx context.Context, origin uint32) error
+	Begin(ctx context.Context, origin uint32, name dotted.Name) error
+	Known(ctx context.Context) (dotted.Known, error)
 	Largest(ctx context.Context) (uint64, error)
 }
 
@@ -44,6 +45,8 @@ type RingOptions struct {
 type Ring struct {
 	opt   RingOptions
 	until atomic.Int64 // the lease of the life of the day
+	key   atomic.Pointer[[]byte]
+	keyed chan struct{} // closed when there is one
 
 	mu      sync.Mutex
 	member  *view.Member
@@ -76,7 +79,7 @@ func JoinRing(opt RingOptions) (*Ring, error) {
 	}
 	opt.Server.Logger, opt.Server.Timeout = probe.Logger, probe.Timeout
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &Ring{opt: opt, out: make(chan struct{}), hurry: make(chan struct{}, 1), stop: cancel, done: make(chan struct{})}
+	r := &Ring{opt: opt, keyed: make(chan struct{}), out: make(chan struct{}), hurry: make(chan struct{}, 1), stop: cancel, done: make(chan struct{})}
 	go r.run(ctx)
 	return r, nil
 }
@@ -89,6 +92,26 @@ func (r *Ring) Server() (*Server, error) {
 		return nil, ErrJoining
 	}
 	return r.server, nil
+}
+
+// TokenKey is what authenticates the tokens of spaces without a key of their own: all servers of the ring have it from
+// who keeps the ring. It is ErrJoining as long as this one has not heard of it.
+func (r *Ring) TokenKey() ([]byte, error) {
+	key := r.key.Load()
+	if key == nil {
+		return nil, ErrJoining
+	}
+	return *key, nil
+}
+
+// Keyed waits until there is a TokenKey. It is ErrJoining if ctx ends before that.
+func (r *Ring) Keyed(ctx context.Context) error {
+	select {
+	case <-r.keyed:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w (%w)", ErrJoining, context.Cause(ctx))
+	}
 }
 
 // View is the latest ring that was heard of.
@@ -134,7 +157,13 @@ func pause(ctx context.Context, d time.Duration) {
 // live is one life: it returns when that is over.
 func (r *Ring) live(ctx context.Context) error {
 	r.until.Store(0)
-	m := view.NewMember(view.MemberOptions{Name: fmt.Sprintf("%s/%016x", r.opt.Addr, rand.Uint64()), Addr: r.opt.Addr, Host: r.opt.Host})
+	known, err := r.known(ctx)
+	if err != nil {
+		return err
+	}
+	name := dotted.NewName()
+	m := view.NewMember(view.MemberOptions{Name: fmt.Sprintf("%s/%x", r.opt.Addr, name), Addr: r.opt.Addr, Host: r.opt.Host,
+		Store: view.Known{Newest: known.Newest, Open: known.Open, Number: known.Term}})
 	r.mu.Lock()
 	if r.member = m; r.leaving {
 		m.Leave()
@@ -167,8 +196,10 @@ func (r *Ring) live(ctx context.Context) error {
 			r.gone()
 			return nil
 		case place >= 0 && server == nil:
-			if server, err = r.begin(ctx, m, v, place, origin); err != nil {
-				return err
+			if server, err = r.begin(ctx, m, v, place, origin, name); err != nil {
+				m.Leave() // nobody is to wait for this life
+				_, e := r.ask(ctx, m, nil)
+				return errors.Join(err, e)
 			}
 			r.mu.Lock()
 			r.server = server
@@ -179,6 +210,13 @@ func (r *Ring) live(ctx context.Context) error {
 		r.rest(ctx, server)
 	}
 	return nil
+}
+
+// known is what the store knows of the lives of the space.
+func (r *Ring) known(ctx context.Context) (dotted.Known, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.opt.Server.Timeout)
+	defer cancel()
+	return r.opt.Store.Known(ctx)
 }
 
 // gone lets who waits for it know that the life was left out.
@@ -232,6 +270,11 @@ func (r *Ring) ask(ctx context.Context, m *view.Member, server *Server) (newer b
 	defer r.mu.Unlock()
 	newer = m.Granted(r.opt.Clock.Now(), g)
 	r.until.Store(int64(m.Until()))
+	if key := m.View().Key; newer && len(key) > 0 {
+		if r.key.Swap(&key) == nil {
+			close(r.keyed)
+		}
+	}
 	return newer, nil
 }
 
@@ -245,7 +288,7 @@ func public(v view.View) View {
 
 // begin makes the server of a life. The first of a ring begins with what the store knows,
 // the others with what their predecessors know.
-func (r *Ring) begin(ctx context.Context, m *view.Member, v view.View, place int, origin uint32) (*Server, error) {
+func (r *Ring) begin(ctx context.Context, m *view.Member, v view.View, place int, origin uint32, name dotted.Name) (*Server, error) {
 	opt := r.opt.Server
 	opt.Store, opt.Self, opt.View, opt.Joins = r.opt.Store, origin, public(v), place > 0
 	bounded := func(do func(ctx context.Context) error) error {
@@ -255,48 +298,19 @@ func (r *Ring) begin(ctx context.Context, m *view.Member, v view.View, place int
 	}
 	err := bounded(func(ctx context.Context) error { return r.opt.Store.Keep(ctx, opt.Concurrent) })
 	if err == nil && opt.Log != nil {
-		err = bounded(func(ctx context.Context) error { return opt.Log.Begin(ctx, origin) })
+		err = bounded(func(ctx context.Context) error { return opt.Log.Begin(ctx, origin, name) })
 	}
 	if err != nil {
 		return nil, err
 	}
-	err = bounded(func(ctx context.Context) error { return r.opt.Store.Begin(ctx, origin) })
-	if err != nil && (opt.Log != nil || !errors.Is(err, dotted.ErrBegun)) { // ErrBegun: it is what an earlier attempt did, or who thought that this life never would begin has ended it
-		return nil, err
+	if err = bounded(func(ctx context.Context) error { return r.opt.Store.Begin(ctx, origin, name) }); err != nil {
+		return nil, fmt.Errorf("causal: beginning as number %d: %w", origin, err)
 	}
 	if opt.Mark, err = r.claim(ctx, v, place); err != nil {
 		return nil, err
 	}
 	if place == 0 {
-		err := bounded(func(ctx context.Context) (e error) {
-			opt.Floor, e = r.opt.Store.Largest(ctx)
-			return e
-		})
-		opt.Settled = map[uint32]uint64{}
-		err = errors.Join(err, bounded(func(ctx context.Context) (e error) {
-			_, n, e := r.opt.Store.Journal(ctx, uint32(mesh.Outside), 0, 1)
-			if errors.Is(e, dotted.ErrFenced) { // nobody has said that the space be watched
-				return nil
-			}
-			opt.Settled[uint32(mesh.Outside)] = n
-			return e
-		}))
-		for _, o := range v.Lost {
-			if opt.Log != nil { // what is theirs is in their logs
-				break
-			}
-			err = errors.Join(err, bounded(func(ctx context.Context) (e error) {
-				if e = r.opt.Store.Fence(ctx, o); e != nil { // else its last words could come between this and the reading of its journal
-					return e
-				}
-				_, opt.Settled[o], e = r.opt.Store.Journal(ctx, o, 0, 1)
-				if errors.Is(e, dotted.ErrFenced) { // it never began
-					e = nil
-				}
-				return e
-			}))
-		}
-		if err != nil {
+		if err := r.remember(ctx, &opt, v); err != nil {
 			return nil, err
 		}
 	}
@@ -308,6 +322,54 @@ func (r *Ring) begin(ctx context.Context, m *view.Member, v view.View, place int
 		m.Retire(life)
 	}
 	return New(opt)
+}
+
+// remember is what the store says to the first of a ring, which begins with that. It is an error if there are lives
+// of which the ring does not know that they are lost: the next life tells who keeps the ring of them (K8).
+func (r *Ring) remember(ctx context.Context, opt *Options, v view.View) error {
+	bounded := func(do func(ctx context.Context) error) error {
+		ctx, cancel := context.WithTimeout(ctx, opt.Timeout)
+		defer cancel()
+		return do(ctx)
+	}
+	known, err := r.known(ctx)
+	if err != nil {
+		return err
+	}
+	for _, o := range known.Open {
+		if o <= v.Newest && !slices.Contains(v.Lost, o) && !slices.ContainsFunc(v.Ring, func(p view.Place) bool { return p.Origin == o }) {
+			return fmt.Errorf("causal: the store has writes of life %d, of which the ring does not know: its coordinator's state is older than the store; it is told, and this node asks again", o)
+		}
+	}
+	err = bounded(func(ctx context.Context) (e error) {
+		opt.Floor, e = r.opt.Store.Largest(ctx)
+		return e
+	})
+	opt.Settled = map[uint32]uint64{}
+	err = errors.Join(err, bounded(func(ctx context.Context) (e error) {
+		_, n, e := r.opt.Store.Journal(ctx, uint32(mesh.Outside), 0, 1)
+		if errors.Is(e, dotted.ErrFenced) { // nobody has said that the space be watched
+			return nil
+		}
+		opt.Settled[uint32(mesh.Outside)] = n
+		return e
+	}))
+	for _, o := range v.Lost {
+		if opt.Log != nil { // what is theirs is in their logs
+			break
+		}
+		err = errors.Join(err, bounded(func(ctx context.Context) (e error) {
+			if e = r.opt.Store.Fence(ctx, o); e != nil { // else its last words could come between this and the reading of its journal
+				return e
+			}
+			_, opt.Settled[o], e = r.opt.Store.Journal(ctx, o, 0, 1)
+			if errors.Is(e, dotted.ErrFenced) { // it never began
+				e = nil
+			}
+			return e
+		}))
+	}
+	return err
 }
 
 // claim lets the first of a ring of an asynchronous space see to it that nobody merges any

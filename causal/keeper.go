@@ -46,6 +46,9 @@ func StartKeeper(coord shard.Coordinator, opt KeeperOptions) *Keeper {
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
+	if len(opt.Key) == 0 {
+		opt.Key = newKey()
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	k := &Keeper{opt: opt, coord: coord, machine: view.NewKeeper(opt.Options), saves: make(chan view.Save, 1), stop: cancel}
 	k.done.Go(func() { k.run(ctx) })

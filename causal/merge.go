@@ -69,42 +69,76 @@ func recoverMerge(err *error) {
 }
 
 // fold is the value of a key that holds several: all of them merged, in the order of their
-// stamps, which is the same for everybody. It is ErrUnlawful beside the value.
+// stamps, which is the same for everybody. It is ErrUnlawful beside the value. It goes on from
+// what was merged before.
 func (sp *Space[V]) fold(key string, it mesh.Item) (out Item[V], err error) {
-	var values []V
+	var dots []mesh.Dot
+	var values [][]byte
 	for _, w := range it.Among {
 		for _, m := range w.Muts {
-			if m.Key != key || m.Delete {
-				continue
+			if m.Key == key && !m.Delete {
+				dots, values = append(dots, w.Dot), append(values, m.Value)
 			}
-			v, err := sp.opt.Codec.Decode(m.Value)
-			if err != nil {
-				return out, fmt.Errorf("causal: the value of %q cannot be decoded: %w", key, err)
-			}
-			values = append(values, v)
 		}
 	}
 	if len(values) == 0 {
 		return out, nil
 	}
-	out = Item[V]{values[0], true}
-	if len(values) == 1 {
-		return out, nil
+	if len(values) >= compactAt {
+		sp.compact(key)
 	}
-	err = func() (err error) {
-		defer recoverMerge(&err)
-		for _, v := range values[1:] {
-			out.Value = sp.opt.Merge(out.Value, v)
+	from := sp.folds.find(key, dots)
+	at, text := len(from.dots), from.text
+	if at == 0 {
+		at, text = 1, values[0]
+	}
+	if out.Value, err = sp.opt.Codec.Decode(text); err != nil {
+		return Item[V]{}, fmt.Errorf("causal: the value of %q cannot be decoded: %w", key, err)
+	}
+	out.Exists = true
+	if at == len(values) {
+		return out, from.err
+	}
+	unlawful := from.err
+	if unlawful == nil && sp.folds.sampled() {
+		if unlawful = sp.lawful(key, values); unlawful != nil && !errors.Is(unlawful, ErrUnlawful) {
+			return Item[V]{}, unlawful
 		}
-		return nil
-	}()
-	if err != nil {
-		return Item[V]{}, fmt.Errorf("%w (key %q)", err, key)
 	}
-	if err = laws(sp.opt.Codec, sp.opt.Merge, values[0], values[1], values[len(values)-1]); err != nil {
-		err = fmt.Errorf("%w (key %q)", err, key)
+	for ; at < len(values); at++ {
+		v, err := sp.opt.Codec.Decode(values[at])
+		if err != nil {
+			return Item[V]{}, fmt.Errorf("causal: the value of %q cannot be decoded: %w", key, err)
+		}
+		if out.Value, err = sp.merged(key, out.Value, v); err != nil {
+			return Item[V]{}, fmt.Errorf("%w (key %q)", err, key)
+		}
+		if at+1 == len(values) || at%foldStep == 0 {
+			if text, err := sp.opt.Codec.Append(nil, out.Value); err == nil {
+				sp.folds.keep(key, folded{dots[:at+1], text, unlawful})
+			}
+		}
 	}
-	return out, err
+	return out, unlawful
+}
+
+// lawful tries the laws on some values of a key.
+func (sp *Space[V]) lawful(key string, texts [][]byte) error {
+	var three [3]V
+	for i, text := range [][]byte{texts[0], texts[1], texts[len(texts)-1]} {
+		v, err := sp.opt.Codec.Decode(text)
+		if err != nil {
+			return fmt.Errorf("causal: the value of %q cannot be decoded: %w", key, err)
+		}
+		three[i] = v
+	}
+	if err := laws(sp.opt.Codec, sp.opt.Merge, three[0], three[1], three[2]); err != nil {
+		if errors.Is(err, ErrUnlawful) {
+			sp.folds.broken.Store(true)
+		}
+		return fmt.Errorf("%w (key %q)", err, key)
+	}
+	return nil
 }
 
 // merged is Merge for one more value.
@@ -186,22 +220,112 @@ func MergeMax(a, b []byte) []byte {
 // MergeUnion is a merge function of sets as JSON arrays: every element of either, in the
 // order of their text, each once. What is no array counts as the set of its text.
 func MergeUnion(a, b []byte) []byte {
-	all := append(elements(a), elements(b)...)
-	slices.SortFunc(all, func(x, y json.RawMessage) int { return bytes.Compare(x, y) })
-	all = slices.CompactFunc(all, func(x, y json.RawMessage) bool { return bytes.Equal(x, y) })
-	out, _ := json.Marshal(all) // of valid elements
-	return out
+	x, y := elements(a), elements(b)
+	out := append(make([]byte, 0, len(a)+len(b)+2), '[')
+	for len(x)+len(y) > 0 {
+		way := -1
+		switch {
+		case len(x) == 0:
+			way = 1
+		case len(y) > 0:
+			way = bytes.Compare(x[0], y[0])
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		if way <= 0 {
+			out, x = append(out, x[0]...), x[1:]
+		} else {
+			out = append(out, y[0]...)
+		}
+		if way >= 0 {
+			y = y[1:]
+		}
+	}
+	return append(out, ']')
 }
 
-func elements(b []byte) (all []json.RawMessage) {
-	if json.Unmarshal(b, &all) == nil && all != nil {
-		for i, e := range all {
-			var text bytes.Buffer
-			_ = json.Compact(&text, e) // it was parsed
-			all[i] = text.Bytes()
+// elements are those of a set, in order and each once, as json.Marshal writes them.
+func elements(b []byte) (all [][]byte) {
+	all, plain := words(b)
+	if !plain {
+		text := bytes.NewBuffer(make([]byte, 0, len(b)))
+		if trimmed := bytes.TrimLeft(b, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '[' || json.Compact(text, b) != nil {
+			text, _ := json.Marshal(string(b))
+			return [][]byte{text}
 		}
-		return all
+		var escaped bytes.Buffer
+		json.HTMLEscape(&escaped, text.Bytes())
+		all = split(escaped.Bytes())
 	}
-	text, _ := json.Marshal(string(b))
-	return []json.RawMessage{text}
+	for i := 1; i < len(all); i++ {
+		if bytes.Compare(all[i-1], all[i]) >= 0 {
+			slices.SortFunc(all, bytes.Compare)
+			return slices.CompactFunc(all, bytes.Equal)
+		}
+	}
+	return all
+}
+
+// plainByte tells the bytes that stand for themselves inside a string as json.Marshal writes it.
+var plainByte = func() (is [256]bool) {
+	for c := range is {
+		is[c] = c >= 0x20 && c < 0x7f && c != '"' && c != '\\' && c != '<' && c != '>' && c != '&'
+	}
+	return is
+}()
+
+// words are the elements of an array of plain strings without spaces between them, as MergeUnion leaves most sets: it is
+// read much faster than other JSON. Not ok means that it is another array, or none.
+func words(b []byte) (all [][]byte, ok bool) {
+	n := len(b)
+	if n < 4 || b[0] != '[' || b[n-1] != ']' {
+		return nil, false
+	}
+	all = make([][]byte, 0, 1+bytes.Count(b, []byte{','}))
+	for at := 1; ; at++ { // behind each comma
+		from := at
+		if at >= n-1 || b[at] != '"' {
+			return nil, false
+		}
+		for at++; plainByte[b[at]]; at++ { // the bracket at the end is behind a quote, or is not the last
+			if at == n-1 {
+				return nil, false
+			}
+		}
+		if b[at] != '"' || at == n-1 {
+			return nil, false
+		}
+		all = append(all, b[from:at+1])
+		switch at++; {
+		case at == n-1:
+			return all, true
+		case b[at] != ',':
+			return nil, false
+		}
+	}
+}
+
+// split takes an array that is JSON without spaces apart.
+func split(b []byte) (all [][]byte) {
+	depth, quoted, from := 0, false, 1
+	for i := 1; i < len(b)-1; i++ {
+		switch c := b[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '[' || c == '{':
+			depth++
+		case c == ']' || c == '}':
+			depth--
+		case c == ',' && depth == 0:
+			all, from = append(all, b[from:i]), i+1
+		}
+	}
+	if from < len(b)-1 {
+		all = append(all, b[from:len(b)-1])
+	}
+	return all
 }

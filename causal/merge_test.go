@@ -18,7 +18,7 @@ import (
 )
 
 // sets is a space of sets of words, over a ring whose servers keep concurrent writes.
-func sets(t *testing.T, n int) (*cluster, []*Space[[]byte]) {
+func sets(t testing.TB, n int) (*cluster, []*Space[[]byte]) {
 	c := gather(t, n, memory.Options{}, func(o *Options) {
 		if err := o.Store.(*memory.Dotted).Keep(t.Context(), true); err != nil {
 			t.Error(err)
@@ -36,7 +36,7 @@ func sets(t *testing.T, n int) (*cluster, []*Space[[]byte]) {
 	return c, spaces
 }
 
-func words(t *testing.T, b []byte) (out []string) {
+func wordsOf(t *testing.T, b []byte) (out []string) {
 	t.Helper()
 	if b != nil {
 		if err := json.Unmarshal(b, &out); err != nil {
@@ -50,7 +50,7 @@ func words(t *testing.T, b []byte) (out []string) {
 func sees(t *testing.T, s *Session[[]byte], key string, want ...string) {
 	t.Helper()
 	b, _, err := s.Get(t.Context(), key)
-	if got := words(t, b); err != nil || !slices.Equal(got, want) {
+	if got := wordsOf(t, b); err != nil || !slices.Equal(got, want) {
 		t.Errorf("%s is %v, want %v: %v", key, got, want, err)
 	}
 }
@@ -75,7 +75,7 @@ func TestMerge(t *testing.T) {
 	// c takes something out; d, who knows of that, puts something in elsewhere.
 	c := a.Fork()
 	do(c.Update(ctx, "cart", func(v []byte, exists bool) ([]byte, error) {
-		if !exists || len(words(t, v)) != 3 {
+		if !exists || len(wordsOf(t, v)) != 3 {
 			t.Errorf("update is given %s", v)
 		}
 		return []byte(`["bread","butter"]`), nil
@@ -136,7 +136,7 @@ func TestMergeLosesNothing(t *testing.T) {
 		eventually(t, func() bool {
 			var err error
 			last, _, err = sp.Begin().Get(ctx, "all")
-			return err == nil && len(words(t, last)) == adders*adds
+			return err == nil && len(wordsOf(t, last)) == adders*adds
 		})
 	}
 }
@@ -152,7 +152,7 @@ func TestMergeInTransactions(t *testing.T) {
 		want := func(key string, want ...string) {
 			t.Helper()
 			b, _, err := tx.Get(ctx, key)
-			if got := words(t, b); err != nil || !slices.Equal(got, want) {
+			if got := wordsOf(t, b); err != nil || !slices.Equal(got, want) {
 				t.Errorf("%s is %v, want %v: %v", key, got, want, err)
 			}
 		}
@@ -236,7 +236,7 @@ func TestUnlawfulMerge(t *testing.T) {
 	ctx := t.Context()
 	for i, v := range []string{`"x"`, `"y"`} { // beside each other, as two servers would leave them
 		o := uint32(50 + i)
-		if err := errors.Join(c.store.Begin(ctx, o), c.store.Persist(ctx, dotted.Write{Dot: dotted.Dot{Origin: o, N: 1}, Stamp: dotted.Stamp{Time: 1, Origin: o},
+		if err := errors.Join(c.store.Begin(ctx, o, dotted.NewName()), c.store.Persist(ctx, dotted.Write{Dot: dotted.Dot{Origin: o, N: 1}, Stamp: dotted.Stamp{Time: 1, Origin: o},
 			Muts: []dotted.Mutation{{Key: "k", Value: []byte(v)}}, Body: []byte{1}}), c.store.Forget(ctx, o, 1)); err != nil {
 			t.Fatal(err)
 		}
@@ -281,4 +281,32 @@ func TestMergeSetting(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// Sets are read in two ways, of which one is fast: both know the same elements of the same text.
+func FuzzElements(f *testing.F) {
+	for _, s := range []string{`["a","b"]`, `[]`, `["a", "b"]`, `["<"]`, `["a]"]`, `["a"`, `["]`, `[""]`, `["a\"b"]`, `[1,{"x":[2,"]"]}]`, `x`, "[\"\x00\"]", `["é","a"]`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		fast, ok := words([]byte(text))
+		var slow []json.RawMessage
+		err := json.Unmarshal([]byte(text), &slow)
+		if ok && (err != nil || len(fast) != len(slow)) {
+			t.Fatalf("%q has %q, %v", text, fast, err)
+		}
+		for i := range fast {
+			if string(fast[i]) != string(slow[i]) {
+				t.Fatalf("%q has %q, not %q", text, fast[i], slow[i])
+			}
+		}
+		once := MergeUnion([]byte(text), []byte(text))
+		if again := MergeUnion(once, []byte(text)); !json.Valid(once) || string(again) != string(once) {
+			t.Fatalf("%q becomes %q, and then %q", text, once, again)
+		}
+		want, err := json.Marshal(json.RawMessage(once))
+		if err != nil || string(want) != string(once) {
+			t.Fatalf("%q is not as json.Marshal writes it: %q", once, want)
+		}
+	})
 }

@@ -2,62 +2,33 @@ package causal
 
 import (
 	"context"
-	"slices"
 
-	"github.com/freshet-cache/freshet/causal/dot"
 	"github.com/freshet-cache/freshet/causal/mesh"
 	"github.com/freshet-cache/freshet/causal/wire"
 	"github.com/freshet-cache/freshet/store/dotted"
 )
 
-// past answers a read of keys from the store alone, past all servers. Rows of one instant are
-// a causal cut: whatever anybody has seen was in the store before, and a row is no older than
-// any write of its key. The session carries what it so reads, with its causes, as long as
-// nobody says that it is visible.
-func (s *Server) past(ctx context.Context, m *mesh.Session, keys []string) (r mesh.Reply, err error) {
+// past answers a read of keys from the store alone, past all servers (M21).
+func (s *Server) past(ctx context.Context, m *mesh.Session, keys []string) ([]mesh.Item, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.opt.Timeout)
 	defer cancel()
-	rows, err := s.opt.Store.Load(ctx, keys...)
+	found, err := s.opt.Store.Load(ctx, keys...)
 	if err != nil {
-		return r, err
+		return nil, err
 	}
-	r.Visible = m.Deps
-	var want []mesh.Dot
-	for i, row := range rows {
-		is := fromRow(keys[i], row)
-		if s.opt.Concurrent {
-			is.Item = is.Item.Of(keys[i])
-		}
-		r.Items = append(r.Items, is.Item)
-		for _, d := range append(is.Dots(), is.Dot) {
-			if d != (mesh.Dot{}) && !r.Visible.Covers(d) {
-				want = append(want, d)
-			}
-		}
+	rows := make([]mesh.Row, len(found))
+	for i, row := range found {
+		rows[i] = fromRow(keys[i], row)
 	}
-	for len(want) > 0 { // the rows' writes, then what those name one by one
-		slices.SortFunc(want, mesh.Dot.Compare)
-		want = slices.Compact(want)
-		writes, err := s.journal(ctx, want)
+	p := m.Past(rows, keys, s.opt.Concurrent)
+	for len(p.Wants()) > 0 { // the rows' writes, then what those name one by one
+		writes, err := s.journal(ctx, p.Wants())
 		if err != nil {
-			return r, err
+			return nil, err
 		}
-		var next []mesh.Dot
-		for _, d := range want {
-			i := slices.IndexFunc(writes, func(w *mesh.Write) bool { return w.Dot == d })
-			if i < 0 { // the journal has let it go: everybody has it
-				r.Visible = r.Visible.Union(dot.NewFrontier(d))
-				continue
-			}
-			r.Visible = r.Visible.Union(writes[i].Deps)
-			next = append(next, writes[i].After...)
-		}
-		r.Carried = append(r.Carried, writes...)
-		want = slices.DeleteFunc(next, func(d mesh.Dot) bool {
-			return r.Visible.Covers(d) || slices.ContainsFunc(r.Carried, func(w *mesh.Write) bool { return w.Dot == d })
-		})
+		p.Fetched(writes)
 	}
-	return r, nil
+	return m.TookPast(p), nil
 }
 
 // journal is what the journal has of some writes.

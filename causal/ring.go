@@ -35,6 +35,7 @@ type stream struct {
 	conn     Conn
 	enc, dec wire.Stream
 	got      []mesh.Message // memory for who takes what arrives
+	parts    []byte         // of a frame whose last part has not arrived
 
 	wake  chan struct{} // something waits to be sent
 	mu    sync.Mutex
@@ -44,11 +45,17 @@ type stream struct {
 	usual int      // bytes in a frame
 }
 
-// What ends a frame.
+// What ends a frame. One that is longer all the same, as a snapshot with many writes is,
+// goes in parts.
 const (
 	frameBytes = 64 << 10
 	frameCount = 256
+	partBytes  = 1 << 20
 )
+
+// largestWrite is more than any command brings that a node takes, and than the default of
+// Options.WindowBytes.
+const largestWrite = 1 << 30
 
 // send sends a message on the connection it belongs to. Greetings go back at once, everything
 // else goes on, together with what else waits when its turn comes; what there is no
@@ -105,9 +112,37 @@ func (c *stream) sendAll() {
 }
 
 func (c *stream) send(frame []byte) {
-	if err := c.conn.Send(frame); err != nil {
+	var err error
+	if len(frame) > partBytes+frameBytes {
+		for ; len(frame) > partBytes && err == nil; frame = frame[partBytes:] {
+			err = c.conn.Send(append([]byte{framePart}, frame[:partBytes]...))
+		}
+		frame = append([]byte{frameLast}, frame...)
+	}
+	if err == nil {
+		err = c.conn.Send(frame)
+	}
+	if err != nil {
 		c.conn.Break() // what follows would not be in order; Done is heard of, and all that was lost is sent again
 	}
+}
+
+// whole returns a frame, or the parts that came before it and its last one, if no more of it
+// is to come. Parts have at most limit bytes together.
+func (c *stream) whole(frame []byte, limit func() int) (all []byte, ok bool, err error) {
+	part, last := len(frame) > 0 && frame[0] == framePart, len(frame) > 0 && frame[0] == frameLast
+	switch {
+	case !part && !last && len(c.parts) == 0:
+		return frame, true, nil
+	case !part && !last, len(c.parts)+len(frame) > limit():
+		return nil, false, wire.ErrFormat
+	}
+	c.parts = append(c.parts, frame[1:]...)
+	if part {
+		return nil, false, nil
+	}
+	all, c.parts = c.parts, nil
+	return all, true, nil
 }
 
 // The first byte of a frame.
@@ -115,9 +150,11 @@ const (
 	frameHello    byte = 'h' // the first on a connection: who has opened it, in which view
 	frameAsk      byte = 'a' // who was connected to has no state yet
 	frameMessages byte = 'm' // of package mesh, one or more
+	framePart     byte = 'p' // bytes of a frame of which more follow
+	frameLast     byte = 'l' // the last bytes of a frame that went in parts
 )
 
-const helloVersion = 2
+const helloVersion = 3
 
 func hello(view uint64, self uint32) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint([]byte{frameHello, helloVersion}, view), uint64(self))
@@ -269,10 +306,13 @@ func (s *Server) Accept(conn Conn) (deliver func(frame []byte)) {
 
 // arrived takes a frame of a connection that is in use.
 func (s *Server) arrived(c *stream, frame []byte) {
-	var err error
+	frame, ok, err := c.whole(frame, s.longest)
+	if !ok && err == nil {
+		return
+	}
 	ask := len(frame) == 1 && frame[0] == frameAsk
 	switch {
-	case ask:
+	case err != nil, ask:
 	case len(frame) == 0 || frame[0] != frameMessages:
 		err = wire.ErrFormat
 	default:
@@ -299,6 +339,14 @@ func (s *Server) arrived(c *stream, frame []byte) {
 		c.conn.Break()
 	}
 	s.spawn(asked)
+}
+
+// longest is the most that another server may say at once: a snapshot has the writes under
+// way of every server, each of which may exceed its window by one write.
+func (s *Server) longest() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return (len(s.view.Ring) + len(s.view.Lost) + 1) * (s.opt.WindowBytes + largestWrite)
 }
 
 // take steps the messages of a frame. What they have to say to the successor goes together.

@@ -1,12 +1,14 @@
 package causal
 
 import (
+	"bytes"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/freshet-cache/freshet/causal/mesh"
 	"github.com/freshet-cache/freshet/causal/wire"
+	"github.com/freshet-cache/freshet/store/dotted"
 	"github.com/freshet-cache/freshet/store/memory"
 )
 
@@ -78,7 +80,7 @@ func (f *forgets) StoreCall(kind StoreCall, _ time.Duration, _ error) {
 // The store is told now and then, and at once only when there is much to tell.
 func TestForgettingIsSpread(t *testing.T) {
 	db, f := memory.NewDotted(memory.Options{}), &forgets{}
-	if err := db.Begin(t.Context(), 1); err != nil {
+	if err := db.Begin(t.Context(), 1, dotted.NewName()); err != nil {
 		t.Fatal(err)
 	}
 	s, err := New(Options{Store: db, Self: 1, View: View{Number: 1, Ring: []Member{{Origin: 1}}}, Beat: time.Hour, Recorder: f})
@@ -112,5 +114,63 @@ func TestForgettingIsSpread(t *testing.T) {
 	beats(3+settleWrites, 1, 3)
 	if err := s.Close(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A frame that is long goes in parts, which are one frame again at the other end, whatever
+// bytes a part begins with.
+func TestLongFramesGoInParts(t *testing.T) {
+	for _, fill := range []byte{0, framePart, frameLast, frameMessages, frameAsk} {
+		conn := &kept{}
+		c := &stream{conn: conn}
+		snap := mesh.Snapshot{View: 1}
+		for i := range 5 {
+			snap.Log = append(snap.Log, &mesh.Write{Dot: mesh.Dot{Origin: 1, N: uint64(i + 1)}, Muts: []mesh.Mut{{Key: "k", Value: bytes.Repeat([]byte{fill}, partBytes)}}})
+		}
+		c.add(snap)
+		c.sendAll()
+		if len(conn.frames) != 6 {
+			t.Errorf("%d frames", len(conn.frames))
+		}
+		far := &stream{}
+		for i, f := range conn.frames {
+			if len(f) > partBytes+1 {
+				t.Errorf("a frame has %d bytes", len(f))
+			}
+			all, ok, err := far.whole(f, func() int { return 6 * partBytes })
+			if err != nil || ok != (i == len(conn.frames)-1) {
+				t.Fatalf("frame %d of %q: %v, %v", i, fill, ok, err)
+			}
+			if !ok {
+				continue
+			}
+			got, err := far.dec.DecodeFrame(all[1:], nil)
+			if err != nil || len(got) != 1 || !bytes.Equal(got[0].(mesh.Snapshot).Log[4].Muts[0].Value, snap.Log[4].Muts[0].Value) || far.parts != nil {
+				t.Fatalf("%d messages, %v", len(got), err)
+			}
+		}
+	}
+}
+
+// Parts without end are refused, and so is a frame between the parts of another.
+func TestPartsAreBounded(t *testing.T) {
+	two := func() int { return 2 * partBytes }
+	part := append([]byte{framePart}, make([]byte, partBytes)...)
+	for what, frames := range map[string][][]byte{"parts without end": {part, part, part}, "a frame between parts": {part, {frameMessages}}, "an empty frame between parts": {part, nil}} {
+		c := &stream{}
+		var err error
+		for _, f := range frames {
+			if err == nil {
+				_, _, err = c.whole(f, two)
+			}
+		}
+		if err == nil {
+			t.Errorf("%s are taken", what)
+		}
+	}
+	for _, f := range [][]byte{nil, {frameAsk}, {frameMessages, 1}, {'?'}} {
+		if all, ok, err := (&stream{}).whole(f, two); !ok || err != nil || !bytes.Equal(all, f) {
+			t.Errorf("%q comes as %q, %v, %v", f, all, ok, err)
+		}
 	}
 }

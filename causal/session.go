@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync/atomic"
 
 	"github.com/freshet-cache/freshet/causal/mesh"
 	"github.com/freshet-cache/freshet/causal/wire"
@@ -18,9 +19,10 @@ type SpaceOptions[V any] struct {
 	// Name tells the tokens of this space from those of others: the cluster's and the
 	// space's, for example. All servers of a ring say the same.
 	Name string
-	// Key authenticates tokens: whoever does not know it cannot make or change one. Give
-	// one if tokens pass through hands that you do not trust. Default: they are not
-	// authenticated.
+	// Key authenticates tokens: whoever does not know it cannot make or change one. All
+	// processes whose servers take each other's tokens say the same. Default: the key of the
+	// Ring, which all its processes have from who keeps the ring; for a Server that is in none,
+	// one that this process has drawn.
 	Key []byte
 	// Merge makes one value of two that were written out of each other's sight; it must not
 	// change them, and be commutative, associative and idempotent: see CheckMerge. The
@@ -36,9 +38,11 @@ type SpaceOptions[V any] struct {
 	MaxToken int
 }
 
-// Servers is where a Space finds its server: a Server itself, or a Ring.
+// Servers is where a Space finds its server, and the key of its tokens: a Server itself, or
+// a Ring.
 type Servers interface {
 	Server() (*Server, error)
+	TokenKey() ([]byte, error)
 }
 
 // Server implements Servers.
@@ -49,8 +53,10 @@ func (s *Server) Server() (*Server, error) { return s, nil }
 type Space[V any] struct {
 	at     Servers
 	opt    SpaceOptions[V]
-	sealer sealer
-	txs    sealer // of transactions, whose tokens are no sessions'
+	id     [8]byte // of the space in tokens of sessions
+	txs    [8]byte // the same of transactions
+	sealed atomic.Pointer[sealers]
+	folds  folds
 }
 
 // NewSpace returns a space at a server, or at that of a ring, whose closing is not its
@@ -62,7 +68,7 @@ func NewSpace[V any](at Servers, opt SpaceOptions[V]) (*Space[V], error) {
 	if opt.MaxToken <= 0 {
 		opt.MaxToken = 2 << 10
 	}
-	return &Space[V]{at: at, opt: opt, sealer: newSealer(opt.Name, opt.Key), txs: newSealer(opt.Name+" transactions", opt.Key)}, nil
+	return &Space[V]{at: at, opt: opt, id: spaceID(opt.Name), txs: spaceID(txsOf(opt.Name))}, nil
 }
 
 // Session is a workflow's context: what it has seen and written. A session is not safe
@@ -76,10 +82,17 @@ type Session[V any] struct {
 func (sp *Space[V]) Begin() *Session[V] { return &Session[V]{sp, &mesh.Session{}} }
 
 // Resume returns the session that a token stands for. The error says why a token is not
-// taken: ErrToken, ErrForged or ErrOtherSpace.
+// taken: ErrToken, ErrForged or ErrOtherSpace; or ErrJoining, if the ring's key is not known yet.
 func (sp *Space[V]) Resume(token string) (*Session[V], error) {
-	b, err := sp.sealer.open(token)
+	b, err := opened(sp.id, token)
 	if err != nil {
+		return nil, err
+	}
+	with, err := sp.sealers()
+	if err != nil {
+		return nil, err
+	}
+	if b, err = with.sessions.open(b); err != nil {
 		return nil, err
 	}
 	m, err := wire.Resume(b)
@@ -101,14 +114,18 @@ func (s *Session[V]) Token() (string, error) {
 	if len(b) > wire.MaxToken {
 		return "", fmt.Errorf("%w: %d bytes", ErrCarriesTooMuch, len(b))
 	}
-	return s.sp.sealer.seal(b), nil
+	with, err := s.sp.sealers()
+	if err != nil {
+		return "", err
+	}
+	return with.sessions.seal(b), nil
 }
 
 // Fork returns a session that knows what this one knows, for a step that runs beside it.
 func (s *Session[V]) Fork() *Session[V] { return &Session[V]{s.sp, s.m.Fork()} }
 
 // SameSpace reports whether two sessions may be joined.
-func (s *Session[V]) SameSpace(o *Session[V]) bool { return s.sp.sealer.space == o.sp.sealer.space }
+func (s *Session[V]) SameSpace(o *Session[V]) bool { return s.sp.id == o.sp.id }
 
 // Join takes what another session of the same space knows.
 func (s *Session[V]) Join(o *Session[V]) { s.m.Join(o.m) }
@@ -170,11 +187,10 @@ func (s *Session[V]) read(ctx context.Context, in func(op mesh.Op) mesh.Input, k
 	if server.Asynchronous() { // the rows are older than what the session has seen
 		return nil, err
 	}
-	r, e := server.past(ctx, s.m, keys)
-	if e != nil {
+	if items, e = server.past(ctx, s.m, keys); e != nil {
 		return nil, errors.Join(err, e)
 	}
-	return s.m.Took(r, keys...), nil
+	return items, nil
 }
 
 // decode is what a session sees of a key. An error of ErrUnlawful comes with the value.

@@ -1,7 +1,9 @@
 package causal
 
 import (
+	"bytes"
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -17,7 +19,7 @@ var (
 	// ErrToken means that it is none, or was cut short.
 	ErrToken = errors.New("causal: not a token, or cut short; begin a session, or pass tokens on as they are")
 	// ErrForged means that it was not made by this cluster's servers, or was changed.
-	ErrForged = errors.New("causal: the token is not authentic; it was made with another key, or changed on its way")
+	ErrForged = errors.New("causal: the token is not authentic; it was made with another key or by an older freshet without one, or changed on its way: begin a session")
 	// ErrOtherSpace means that it is of another cluster or space.
 	ErrOtherSpace = errors.New("causal: the token belongs to another cluster or space; begin a session here")
 	// ErrCarriesTooMuch means that the session knows too many writes that have not been
@@ -25,27 +27,43 @@ var (
 	ErrCarriesTooMuch = errors.New("causal: the session carries too much for a token; read something first, which lets go of what has been everywhere, or split the workflow")
 )
 
-// sealer makes text of sessions, and back.
+// sealer makes text of sessions, and back, for a space and a key.
 type sealer struct {
 	space [8]byte
-	macs  *sync.Pool // of hash.Hash, which begin with the key; nil if there is none
+	macs  *sync.Pool // of hash.Hash, which begin with the key
 }
 
+// A token's first byte. Older versions of freshet made tokens that are not authenticated, where no key was given.
 const (
-	tokenOpen   byte = 1 // a token's first byte: not authenticated
+	tokenOpen   byte = 1
 	tokenSealed byte = 2 // it ends with a code
 	macBytes         = 16
 )
 
-func newSealer(space string, key []byte) (s sealer) {
+func spaceID(space string) (id [8]byte) {
 	sum := sha256.Sum256([]byte("freshet causal space " + space))
-	copy(s.space[:], sum[:])
-	if len(key) > 0 {
-		k := sha256.Sum256(append([]byte("freshet causal token "), key...))
-		s.macs = &sync.Pool{New: func() any { return hmac.New(sha256.New, k[:]) }}
-	}
-	return s
+	copy(id[:], sum[:])
+	return id
 }
+
+func newSealer(space string, key []byte) sealer {
+	k := sha256.Sum256(append([]byte("freshet causal token "), key...))
+	return sealer{spaceID(space), &sync.Pool{New: func() any { return hmac.New(sha256.New, k[:]) }}}
+}
+
+// newKey draws a key.
+func newKey() []byte {
+	key := make([]byte, sha256.Size)
+	_, _ = rand.Read(key) // it never fails
+	return key
+}
+
+// processKey authenticates tokens of servers that are in no Ring, in this process.
+var processKey = sync.OnceValue(newKey)
+
+// TokenKey is what authenticates the tokens of spaces without a key of their own: this process has drawn it, so that
+// other processes do not take them.
+func (s *Server) TokenKey() ([]byte, error) { return processKey(), nil }
 
 // appendMac appends the code of b to a.
 func (s sealer) appendMac(a, b []byte) []byte {
@@ -58,45 +76,65 @@ func (s sealer) appendMac(a, b []byte) []byte {
 }
 
 func (s sealer) seal(payload []byte) string {
-	kind := tokenOpen
-	if s.macs != nil {
-		kind = tokenSealed
-	}
-	b := append(make([]byte, 0, 1+len(s.space)+len(payload)+sha256.Size), kind)
+	b := append(make([]byte, 0, 1+len(s.space)+len(payload)+sha256.Size), tokenSealed)
 	b = append(append(b, s.space[:]...), payload...)
-	if s.macs != nil {
-		b = s.appendMac(b, b)
-	}
-	return base64.RawURLEncoding.EncodeToString(b)
+	return base64.RawURLEncoding.EncodeToString(s.appendMac(b, b))
 }
 
-func (s sealer) open(token string) ([]byte, error) {
+// opened is a token of the space before it is known whether it is authentic.
+func opened(space [8]byte, token string) ([]byte, error) {
 	if len(token) > 2*wire.MaxToken {
 		return nil, fmt.Errorf("%w: it has %d bytes", ErrToken, len(token))
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(token)
-	if err != nil || len(b) < 1+len(s.space) || b[0] != tokenOpen && b[0] != tokenSealed {
-		return nil, ErrToken
-	}
-	sealed := b[0] == tokenSealed
 	switch {
-	case s.macs != nil && !sealed:
+	case err != nil || len(b) < 1+len(space) || b[0] != tokenOpen && b[0] != tokenSealed:
+		return nil, ErrToken
+	case string(b[1:1+len(space)]) != string(space[:]):
+		return nil, ErrOtherSpace
+	case b[0] == tokenOpen:
 		return nil, ErrForged
-	case sealed && len(b) < 1+len(s.space)+macBytes:
+	case len(b) < 1+len(space)+macBytes:
 		return nil, ErrToken
 	}
-	if sealed {
-		body, code := b[:len(b)-macBytes], b[len(b)-macBytes:]
-		if s.macs != nil && !hmac.Equal(s.appendMac(make([]byte, 0, sha256.Size), body), code) {
-			if string(body[1:1+len(s.space)]) != string(s.space[:]) {
-				return nil, ErrOtherSpace
-			}
-			return nil, ErrForged
+	return b, nil
+}
+
+// open is the payload of what opened has returned, if the token is authentic.
+func (s sealer) open(b []byte) ([]byte, error) {
+	body, code := b[:len(b)-macBytes], b[len(b)-macBytes:]
+	if !hmac.Equal(s.appendMac(make([]byte, 0, sha256.Size), body), code) {
+		return nil, ErrForged
+	}
+	return body[1+len(s.space):], nil
+}
+
+// sealers are those of a space: of its sessions, and of its transactions, whose tokens are no sessions'.
+type sealers struct {
+	key           []byte
+	sessions, txs sealer
+}
+
+func newSealers(name string, key []byte) *sealers {
+	return &sealers{key, newSealer(name, key), newSealer(txsOf(name), key)}
+}
+
+// txsOf is what the transactions of a space are called.
+func txsOf(name string) string { return name + " transactions" }
+
+// sealers are those with the key of the day.
+func (sp *Space[V]) sealers() (*sealers, error) {
+	key := sp.opt.Key
+	if len(key) == 0 {
+		var err error
+		if key, err = sp.at.TokenKey(); err != nil {
+			return nil, err
 		}
-		b = body
 	}
-	if string(b[1:1+len(s.space)]) != string(s.space[:]) {
-		return nil, ErrOtherSpace
+	if has := sp.sealed.Load(); has != nil && bytes.Equal(has.key, key) {
+		return has, nil
 	}
-	return b[1+len(s.space):], nil
+	s := newSealers(sp.opt.Name, key)
+	sp.sealed.Store(s)
+	return s, nil
 }

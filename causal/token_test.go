@@ -10,14 +10,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/freshet-cache/freshet/causal/mesh"
+	"github.com/freshet-cache/freshet/causal/wire"
 	"github.com/freshet-cache/freshet/codec"
 	"github.com/freshet-cache/freshet/store/memory"
 )
 
 // A token is taken as it was made, and by nobody else's servers.
 func TestTokens(t *testing.T) {
-	c := gather(t, 3, memory.Options{}, nil)
-	ctx := t.Context()
+	c, ctx := gather(t, 3, memory.Options{}, nil), t.Context()
 	space := func(o SpaceOptions[string]) *Space[string] {
 		o.Codec = codec.String()
 		sp, err := NewSpace(c.servers[0], o)
@@ -52,6 +53,12 @@ func TestTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	raw, err := base64.RawURLEncoding.DecodeString(plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw[0] = tokenOpen // as older versions made them
+	unsealed := base64.RawURLEncoding.EncodeToString(raw[:len(raw)-macBytes])
 	for _, x := range []struct {
 		what, token string
 		at          *Space[string]
@@ -64,17 +71,19 @@ func TestTokens(t *testing.T) {
 		{"cut short", token[:len(token)-6], sealed, ErrForged},
 		{"all but cut off", token[:20], sealed, ErrToken},
 		{"changed", string(changed), sealed, ErrForged},
-		{"not authenticated", plain, sealed, ErrForged},
+		{"of no key of ours", plain, sealed, ErrForged},
+		{"not authenticated", unsealed, sealed, ErrForged},
+		{"not authenticated, where nobody has given a key", unsealed, open, ErrForged},
+		{"of a key that was given", token, open, ErrForged},
 		{"of another key", token, space(SpaceOptions[string]{Name: "test", Key: []byte("other")}), ErrForged},
 		{"of another space", token, space(SpaceOptions[string]{Name: "other", Key: []byte("other")}), ErrOtherSpace},
-		{"of another space, in the open", plain, space(SpaceOptions[string]{Name: "other"}), ErrOtherSpace},
-		{"damaged, in the open", plain[:len(plain)-4], open, ErrToken},
+		{"of another space, where nobody has given a key", plain, space(SpaceOptions[string]{Name: "other"}), ErrOtherSpace},
 	} {
 		if got, err := x.at.Resume(x.token); !errors.Is(err, x.want) || got != nil {
 			t.Errorf("a token that is %s: %v", x.what, err)
 		}
 	}
-	if _, err := open.Resume(token); err != nil { // it knows no key, so it takes all
+	if _, err := space(SpaceOptions[string]{Name: "test"}).Resume(plain); err != nil { // the process has a key
 		t.Error(err)
 	}
 }
@@ -197,14 +206,25 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
+// Nothing but a token that was made with the key is opened, and whatever is opened can be used.
 func FuzzToken(f *testing.F) {
-	s := newSealer("test", nil)
+	s, other := newSealer("test", []byte("key")), newSealer("test", []byte("another"))
 	f.Add(s.seal([]byte{1, 2, 3}))
+	f.Add(s.seal(wire.Token(&mesh.Session{Time: 7}, 0)))
+	f.Add(other.seal([]byte{1, 2, 3}))
 	f.Add("")
 	f.Fuzz(func(t *testing.T, token string) {
-		b, err := s.open(token)
-		if err == nil && token[:2] == s.seal(b)[:2] && s.seal(b) != token {
-			t.Errorf("%q is %q as well", token, s.seal(b))
+		b, err := opened(s.space, token)
+		if err != nil {
+			return
 		}
+		body, err := s.open(b)
+		if err == nil && s.seal(body) != token {
+			t.Errorf("%q is %q as well", token, s.seal(body))
+		}
+		if _, e := other.open(b); err == nil && e == nil {
+			t.Errorf("%q is of two keys", token)
+		}
+		_, _ = wire.Resume(body)
 	})
 }

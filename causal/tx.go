@@ -68,8 +68,15 @@ func (s *Session[V]) BeginTx(ctx context.Context) (*Tx[V], error) {
 
 // ResumeTx returns the transaction that a token stands for. See Resume for its errors.
 func (sp *Space[V]) ResumeTx(token string) (*Tx[V], error) {
-	b, err := sp.txs.open(token)
+	b, err := opened(sp.txs, token)
 	if err != nil {
+		return nil, err
+	}
+	with, err := sp.sealers()
+	if err != nil {
+		return nil, err
+	}
+	if b, err = with.txs.open(b); err != nil {
 		return nil, err
 	}
 	m, err := wire.ResumeTx(b)
@@ -86,7 +93,11 @@ func (t *Tx[V]) Token() (string, error) {
 	if len(b) > wire.MaxToken {
 		return "", fmt.Errorf("%w: %d bytes", ErrCarriesTooMuch, len(b))
 	}
-	return t.sp.txs.seal(b), nil
+	with, err := t.sp.sealers()
+	if err != nil {
+		return "", err
+	}
+	return with.txs.seal(b), nil
 }
 
 // Fork returns a branch that reads from the same snapshot, for a step that runs beside it. It
@@ -96,7 +107,7 @@ func (t *Tx[V]) Fork() *Tx[V] { return &Tx[V]{t.sp, t.m.Fork()} }
 // Join takes back a branch, with what it has read and is to write. It is ErrNotBranch, and
 // nothing happens, if f is none of t's.
 func (t *Tx[V]) Join(f *Tx[V]) error {
-	if f.sp.txs.space != t.sp.txs.space || !f.m.Branch || t.m.Open == 0 || !f.m.At.Set.Equal(t.m.At.Set) {
+	if f.sp.txs != t.sp.txs || !f.m.Branch || t.m.Open == 0 || !f.m.At.Set.Equal(t.m.At.Set) {
 		return ErrNotBranch
 	}
 	if err := t.reconcile(f); err != nil {

@@ -62,6 +62,32 @@ func TestJoinAndCrash(t *testing.T) {
 	}
 }
 
+// A server joins while more is under way than one frame of a link can hold.
+func TestJoinBehindManyWrites(t *testing.T) {
+	c, ctx := gather(t, 2, memory.Options{}, nil), t.Context()
+	c.servers[1].crash() // what is written now is nowhere else
+	s := c.spaces[0].Begin()
+	value := strings.Repeat("v", 1<<20)
+	for i := range 6 {
+		if err := s.Set(ctx, fmt.Sprint("k", i), value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.mu.Lock()
+	c.enter(func(v *View) {
+		v.Ring, v.Lost, v.Newest = []Member{v.Ring[0], {3, "2"}}, []uint32{2}, 3
+	})
+	c.mu.Unlock()
+	c.start(t, true)
+	eventually(t, func() bool { return c.servers[2].Joined() })
+	at3 := roam(t, s, c.spaces[2])
+	for i := range 6 {
+		if v, _, err := at3.Get(ctx, fmt.Sprint("k", i)); err != nil || v != value {
+			t.Fatalf("k%d has %d bytes at the server that joined, %v", i, len(v), err)
+		}
+	}
+}
+
 // crash ends a server without a word.
 func (s *Server) crash() {
 	s.mu.Lock()

@@ -208,8 +208,8 @@ func (c *causality) sweep(order []int32) (CausalVerdict, bool) {
 					c.late[i] = true
 				}
 			}
-			if c.late[i] && slices.ContainsFunc(set, func(x int32) bool { return x != w && c.overwrites(k, x, w) }) {
-				continue // what is known stays known
+			if c.late != nil {
+				continue // what is known stays known, also if something concurrent is read
 			}
 			p = p.with(k, w+1, len(c.keys))
 		}

@@ -55,10 +55,18 @@ type cluster struct {
 	told     atomic.Int64
 	copies   atomic.Int64 // reads that a replica served
 	muted    atomic.Int64 // a node that is cut off, counted from 1
+	cutOff   atomic.Int64 // how often one was
+	carry    func(deliver func())
+	think    func() // before each of a client's calls
 }
 
 func newCluster(t *testing.T, nodes int, st memory.Options, opt Options[string]) *cluster {
-	c := &cluster{st: memory.New(st), nodes: make([]atomic.Pointer[shard.Node], nodes)}
+	return newClusterOver(t, nodes, st, opt, nil)
+}
+
+// newClusterOver is newCluster with messages that carry delivers, or loses.
+func newClusterOver(t *testing.T, nodes int, st memory.Options, opt Options[string], carry func(deliver func())) *cluster {
+	c := &cluster{carry: carry, st: memory.New(st), nodes: make([]atomic.Pointer[shard.Node], nodes)}
 	c.assigner = shard.StartAssigner(&desk{}, shard.AssignerOptions{
 		AssignerOptions: lease.AssignerOptions{Length: lease.Tick(2 * time.Second), First: []string{"k3", "k6"}}, Beat: 20 * time.Millisecond,
 		Send: func(node string, msg any) {
@@ -118,9 +126,14 @@ func (c *cluster) tell(to lease.Member, message []byte) {
 }
 
 func (c *cluster) post(deliver func()) {
-	if !c.down.Load() {
-		c.mail.Go(deliver)
+	if c.down.Load() {
+		return
 	}
+	if c.carry != nil {
+		c.mail.Go(func() { c.carry(deliver) })
+		return
+	}
+	c.mail.Go(deliver)
 }
 
 func (c *cluster) close(t *testing.T) {
@@ -149,6 +162,9 @@ type client struct {
 
 func (cl *client) run(t *testing.T, n int) {
 	for i := range n {
+		if cl.c.think != nil {
+			cl.c.think()
+		}
 		key := fmt.Sprint("k", cl.r.IntN(9))
 		cache := cl.c.caches[cl.r.IntN(len(cl.c.caches))]
 		for _, other := range cl.c.caches {
@@ -285,9 +301,10 @@ func TestEntriesMoveAlong(t *testing.T) {
 	eventually(t, func() bool { return n.events[clink.Inherited].Load() >= 500 })
 	loads := n.loads.Load()
 	for i := range 500 {
-		if e, ok := c.caches[1-from].Peek(fmt.Sprintf("k7%03d", i)); !ok || e.Value != "v" {
-			t.Fatalf("k7%03d is not in the new owner's memory", i)
-		}
+		eventually(t, func() bool { // the lease may lapse for a moment on a busy machine
+			e, ok := c.caches[1-from].Peek(fmt.Sprintf("k7%03d", i))
+			return ok && e.Value == "v"
+		})
 	}
 	if n.loads.Load() != loads {
 		t.Error("the store was asked")

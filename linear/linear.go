@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -142,6 +143,7 @@ type Cache[V any] struct {
 	kept    *otter.Cache[string, entry[V]] // the same, but with VersionsOnly, when nothing is in entries
 	_       [64]byte                       // what is written now and then stays away from what every hit reads
 	sampler sampler
+	fates   fates
 
 	mu       sync.Mutex // guards the fields below, and every step of the machine
 	pod      *clink.Pod
@@ -155,7 +157,7 @@ type Cache[V any] struct {
 	broken   bool // an invariant failed: read through, and keep nothing
 	retags   bool // entries are about to be moved to the rights they stand under
 
-	work sync.WaitGroup // requests to the store under way
+	work tasks // requests to the store under way
 	ctx  context.Context
 	stop context.CancelFunc
 }
@@ -182,7 +184,7 @@ func New[V any](opt Options[V]) (*Cache[V], error) {
 	if err := opt.check(); err != nil {
 		return nil, err
 	}
-	c := &Cache[V]{opt: opt, rights: map[lease.Gen]*right{}, offering: map[chan struct{}]bool{}, waiting: map[clink.Op]*waiter[V]{}, loans: map[clink.ID]*lending[V]{}}
+	c := &Cache[V]{opt: opt, fates: fates{seed: maphash.MakeSeed()}, rights: map[lease.Gen]*right{}, offering: map[chan struct{}]bool{}, waiting: map[clink.Op]*waiter[V]{}, loans: map[clink.ID]*lending[V]{}}
 	weigh := func(key string, e entry[V]) uint32 {
 		w := len(key) + opt.Codec.Size(e.value) + int(unsafe.Sizeof(e)) + mapBytes
 		if e.right.until != 0 {
@@ -191,7 +193,7 @@ func New[V any](opt Options[V]) (*Cache[V], error) {
 		return uint32(w)
 	}
 	var err error
-	c.kept, err = otter.New(&otter.Options[string, entry[V]]{MaximumWeight: uint64(max(opt.MaxBytes, 1)), Weigher: weigh})
+	c.kept, err = otter.New(&otter.Options[string, entry[V]]{MaximumWeight: uint64(max(opt.MaxBytes, 1)), Weigher: weigh, OnAtomicDeletion: c.fate})
 	if c.entries = c.kept; err == nil && opt.VersionsOnly {
 		c.entries, err = otter.New(&otter.Options[string, entry[V]]{MaximumWeight: 1, Weigher: weigh})
 	}
@@ -222,6 +224,10 @@ type Entry[V any] struct {
 	TTL     time.Duration // remaining life; 0 if it does not expire
 	Hit     bool          // it was served from memory
 	Copy    bool          // the key's owner is another node
+	// Guarding: this process owns the key, and its guard was being installed when the read
+	// began: what was read is not kept. See Ready.
+	Guarding bool
+	Joined   bool // it was not served from memory, and shared another read's request to the store
 }
 
 // Get returns the value of key, and whether there is one.
@@ -270,17 +276,22 @@ func (c *Cache[V]) Peek(key string) (Entry[V], bool) {
 // Version returns the version of key's latest state, and whether it exists: from
 // memory if it can. It is that of the row, or of its absence.
 func (c *Cache[V]) Version(ctx context.Context, key string) (version uint64, exists bool, err error) {
+	e, err := c.VersionEntry(ctx, key)
+	return e.Version, e.Exists, err
+}
+
+// VersionEntry is Version, and where it came from. There is no value in it.
+func (c *Cache[V]) VersionEntry(ctx context.Context, key string) (Entry[V], error) {
 	if e, ok := c.kept.GetIfPresent(key); ok {
 		now := c.opt.Clock.Now()
 		if now&(sampleEvery-1) == 0 {
 			c.sampler.note(key)
 		}
 		if e.right.serves(now) || e.right.outlived(key, now) {
-			return e.version &^ gone, e.version&gone == 0, nil
+			return Entry[V]{Exists: e.version&gone == 0, Version: e.version &^ gone, Hit: true, Copy: e.right.handle.Copy}, nil
 		}
 	}
-	e, err := c.miss(ctx, key)
-	return e.Version, e.Exists, err
+	return c.miss(ctx, key)
 }
 
 // public is the entry as readers see it.
@@ -421,6 +432,7 @@ func (c *Cache[V]) Close(ctx context.Context) error {
 	}
 	c.stop()
 	<-done
+	c.work.Wait() // for what a lease that came meanwhile has begun: it ends at once
 	c.mu.Lock()
 	for op, w := range c.waiting { // their requests were given up
 		delete(c.waiting, op)

@@ -256,6 +256,16 @@ func (f *fields) num() uint64 {
 
 func (f *fields) bytes() []byte { return f.take(f.num()) }
 
+// count is how many of something follow, each of which takes a byte at least.
+func (f *fields) count() uint64 {
+	n := f.num()
+	if n > uint64(len(f.b)) {
+		f.bad, f.b = true, nil
+		return 0
+	}
+	return n
+}
+
 func (f *fields) id() (id clink.ID) {
 	copy(id[:], f.take(uint64(len(id))))
 	return id
@@ -263,7 +273,7 @@ func (f *fields) id() (id clink.ID) {
 
 // strings are sorted, and differ.
 func (f *fields) strings() (out []string) {
-	for range min(f.num(), uint64(len(f.b))) {
+	for range f.count() {
 		s := string(f.bytes())
 		f.bad = f.bad || len(out) > 0 && s <= out[len(out)-1]
 		out = append(out, s)
@@ -273,7 +283,7 @@ func (f *fields) strings() (out []string) {
 
 func (f *fields) offers() (after lease.Gen, batch []Offer, ok bool) {
 	after = lease.Gen(f.num())
-	for range min(f.num(), uint64(len(f.b))) {
+	for range f.count() {
 		flag := f.byte()
 		o := Offer{Exists: flag&1 != 0, Bare: flag&2 != 0, Version: f.num(), Key: string(f.bytes()), Value: f.bytes()}
 		f.bad = f.bad || flag > 3

@@ -27,9 +27,15 @@ type MissCause uint8
 
 // The causes.
 const (
-	Absent  MissCause = iota // nothing was kept: never read, evicted, or dropped by a write
-	Expired                  // the row's life is over, or nearly
-	Invalid                  // it was kept under a lease that is over
+	Absent      MissCause = iota // nothing was kept, as far as is known: it was never read here
+	Expired                      // the row's life is over, or nearly
+	Invalid                      // it was kept under a lease that is over
+	Evicted                      // it had to make room for others
+	Invalidated                  // a write, or a reader's refusal, had it dropped
+	Unguarded                    // the key's guard is being installed, and nothing can be kept yet
+
+	// MissCauses is how many there are.
+	MissCauses
 )
 
 // StoreCall is a kind of request to the store.

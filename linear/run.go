@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -22,6 +23,8 @@ type waiter[V any] struct {
 
 	loan *lending[V]        // of a Lend
 	lent chan []clink.Token // holds one
+
+	joined bool // the read shares another's request
 }
 
 // answer is a Reply in the caller's terms.
@@ -77,7 +80,12 @@ func (c *Cache[V]) unable() error {
 
 // miss reads through the machine.
 func (c *Cache[V]) miss(ctx context.Context, key string) (Entry[V], error) {
-	c.opt.Recorder.Miss(c.why(key))
+	guarding := c.guarding(key)
+	if why := c.why(key); guarding && why == Absent {
+		c.opt.Recorder.Miss(Unguarded)
+	} else {
+		c.opt.Recorder.Miss(why)
+	}
 	if e, ok := c.fetch(ctx, key); ok {
 		return e, nil
 	}
@@ -89,6 +97,7 @@ func (c *Cache[V]) miss(ctx context.Context, key string) (Entry[V], error) {
 	if errors.Is(err, errAside) {
 		return c.through(ctx, key)
 	}
+	a.entry.Guarding = guarding
 	return a.entry, err
 }
 
@@ -96,7 +105,7 @@ func (c *Cache[V]) why(key string) MissCause {
 	e, ok := c.kept.GetIfPresent(key)
 	switch {
 	case !ok:
-		return Absent
+		return c.fates.why(key)
 	case e.right.until != 0 && c.opt.Clock.Now() >= e.right.until:
 		return Expired
 	}
@@ -132,6 +141,9 @@ func (c *Cache[V]) step(in clink.Input, err error) (asked []request) {
 			c.answer(out, err)
 		case clink.Event:
 			c.opt.Recorder.Event(out.Kind)
+			if r, ok := in.(clink.Read); ok && out.Kind == clink.Joined && c.waiting[r.Op] != nil {
+				c.waiting[r.Op].joined = true
+			}
 		case clink.Retag:
 			c.bequeath(out)
 		default:
@@ -189,6 +201,7 @@ func (c *Cache[V]) answer(r clink.Reply, cause error) {
 	switch r.Outcome {
 	case clink.Done:
 		a.entry, a.err = c.decode(r.Row)
+		a.entry.Joined = w.joined
 	case clink.NotOwner:
 		a.err = ErrNotOwner
 	case clink.Unknown:
@@ -235,7 +248,7 @@ func (c *Cache[V]) stepAside(cause any) {
 		w.reply <- answer[V]{err: fmt.Errorf("%w (%w)", ErrOutcomeUnknown, errAside)}
 	}
 	c.opt.Recorder.SteppedAside()
-	c.opt.Logger.Error("an invariant failed; this cache holds nothing and reads through from here on: please report it", "cause", cause)
+	c.opt.Logger.Log(context.Background(), slog.Level(12), "an invariant failed; this cache holds nothing and reads through from here on: restart the process, and report this", "event", "stepped_aside", "rule", cause)
 }
 
 // through reads the store and keeps nothing.

@@ -41,8 +41,8 @@ func TestEmptyTransaction(t *testing.T) {
 func TestLinksAreForgotten(t *testing.T) {
 	p := start(t, nil)
 	listen, _ := p.Addr(0)
-	other := &peers{links: map[string]*dialled{}}
-	l, err := other.to(t.Context(), listen)
+	other := &peers{links: map[peer]*dialled{}}
+	l, err := other.to(t.Context(), listen, laneControl)
 	if err != nil {
 		t.Fatal(err)
 	}

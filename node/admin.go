@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/pprof"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -32,6 +31,7 @@ type State struct {
 	Nodes   []NodeState  `json:"nodes"`
 	Slices  []SliceState `json:"slices"`
 	Rings   []RingState  `json:"rings,omitempty"` // of causal spaces, as this node sees them
+	Health  Health       `json:"health"`
 }
 
 // NodeState is one node.
@@ -46,6 +46,11 @@ type NodeState struct {
 	Entries  int    `json:"entries"`
 	Hits     uint64 `json:"hits"`
 	Misses   uint64 `json:"misses"`
+	Problem  string `json:"problem,omitempty"` // why its process can move no slices, though it should
+
+	Lost     bool      `json:"lost,omitempty"`       // it does not answer, and owns what it owned until then
+	Since    time.Time `json:"lost_since,omitzero"`  // when it was lost
+	Writable time.Time `json:"writable_at,omitzero"` // when others take writes for its slices; zero: not known
 }
 
 // SliceState is one slice. Keys are quoted where they are not plain text.
@@ -82,12 +87,25 @@ func (n *Node) adminHandler() http.Handler {
 	open, mux := http.NewServeMux(), http.NewServeMux()
 	open.Handle("/", n.locked(mux))
 	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	open.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !n.ready() {
-			http.Error(w, "not ready: draining, or some keys have no owner yet", http.StatusServiceUnavailable)
-			return
+	open.HandleFunc("GET /readyz", n.readyz)
+	mux.HandleFunc("GET /api/v1/health", func(w http.ResponseWriter, _ *http.Request) {
+		h := n.p.Health()
+		w.Header().Set("Content-Type", "application/json")
+		if h.Status != "SAFE" {
+			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-		fmt.Fprintln(w, "ready")
+		_ = json.NewEncoder(w).Encode(h)
+	})
+	mux.HandleFunc("POST /api/v1/log", func(w http.ResponseWriter, r *http.Request) {
+		for _, name := range []string{"log-level", "log-format"} {
+			if v := r.FormValue(name); v != "" {
+				if err := n.p.setLog(name, v, r.RemoteAddr); err != nil {
+					http.Error(w, err.Error(), http.StatusBadRequest)
+					return
+				}
+			}
+		}
+		fmt.Fprintf(w, "log-level %s, log-format %s\n", n.p.events.Level(), n.p.events.Format())
 	})
 	mux.HandleFunc("GET /api/state", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -105,8 +123,8 @@ func (n *Node) adminHandler() http.Handler {
 	mux.HandleFunc("POST /api/causal/give-up", func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), n.p.cfg.Timeout)
 		defer cancel()
-		life, _ := strconv.ParseUint(r.FormValue("life"), 10, 64)
-		if err := n.p.giveUp(ctx, r.FormValue("space"), life); err != nil {
+		incarnation, _ := strconv.ParseUint(r.FormValue("incarnation"), 10, 64)
+		if err := n.p.giveUp(ctx, r.FormValue("space"), incarnation); err != nil {
 			http.Error(w, "nothing is known to have happened: "+err.Error(), http.StatusBadRequest)
 			return
 		}
@@ -153,25 +171,3 @@ func age(written time.Time) string {
 	}
 	return max(0, time.Since(written)).Round(time.Millisecond).String()
 }
-
-// info answers INFO, with the lines clients look for.
-func (n *Node) info() string {
-	var mem runtime.MemStats
-	runtime.ReadMemStats(&mem)
-	st := n.server.Stats()
-	up := int(time.Since(n.p.started).Seconds())
-	var b strings.Builder
-	line := func(format string, a ...any) { fmt.Fprintf(&b, format+"\r\n", a...) }
-	line("# Server")
-	line("redis_version:7.4.0\r\nfreshet_version:%s\r\nredis_mode:standalone\r\nos:%s\r\ntcp_port:%s\r\nuptime_in_seconds:%d", Version, runtime.GOOS, n.addr[strings.LastIndexByte(n.addr, ':')+1:], up)
-	line("\r\n# Clients\r\nconnected_clients:%d\r\nmaxclients:%d\r\ntracking_clients:%d", st.Conns, n.p.cfg.MaxConns, n.track.counts().clients)
-	line("\r\n# Memory\r\nused_memory:%d\r\nmaxmemory:%d", mem.HeapAlloc, n.p.cfg.Memory)
-	line("\r\n# Persistence\r\nloading:0\r\nasync_loading:0")
-	line("\r\n# Stats\r\ntotal_connections_received:%d\r\ntotal_commands_processed:%d\r\nrejected_connections:%d\r\nkeyspace_hits:%d\r\nkeyspace_misses:%d\r\ntracking_total_keys:%d\r\ntracking_total_prefixes:%d",
-		st.Total, st.Commands, st.Rejected, n.m.hits.Load(), n.m.missed.Load(), n.track.counts().keys, n.track.counts().prefixes)
-	line("\r\n# Replication\r\nrole:master\r\nconnected_slaves:0")
-	return b.String()
-}
-
-// Version of freshet.
-const Version = "0.1.0-dev"

@@ -5,9 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -24,9 +24,13 @@ import (
 	"github.com/freshet-cache/freshet/store/postgres"
 )
 
-// causalSpace is a space of --causal or --tcc in this process: what its nodes share.
+// tccVersions is how many values of a key a space with transactions keeps.
+const tccVersions = 8
+
+// causalSpace is a causal space in this process: what its nodes share.
 type causalSpace struct {
 	name     string
+	db       int // what SELECT takes for it; 0: nothing
 	versions int
 	merge    func(a, b []byte) []byte // nil: the larger stamp wins
 	store    causal.RingStore
@@ -51,49 +55,28 @@ type causalNode struct {
 	is    *causalSpace
 	ring  *causal.Ring
 	space *causal.Space[[]byte]
+	keyed bool // the key of its tokens was given
 }
 
-// merges are the merge functions that --causal and --tcc know by name.
+// merges are the merge functions that a space knows by name.
 var merges = map[string]func(a, b []byte) []byte{"max": causal.MergeMax, "union": causal.MergeUnion}
-
-// spacesOf reads --causal and --tcc.
-func (c *Config) spacesOf() (spaces []*causalSpace, err error) {
-	for i, list := range []string{c.Causal, c.TCC} {
-		for _, text := range strings.Split(list, ",") {
-			name, merge, merging := strings.Cut(strings.TrimSpace(text), "=")
-			switch {
-			case name == "" && !merging:
-				continue
-			case name == "" || len(name) > 100 || strings.ContainsAny(name, "/ \r\n\\"):
-				return nil, fmt.Errorf("--causal and --tcc name spaces with up to 100 bytes and no slash or space in them, not %.110q", name)
-			case slices.ContainsFunc(spaces, func(s *causalSpace) bool { return s.name == name }):
-				return nil, fmt.Errorf("--causal and --tcc name the space %s twice", name)
-			case merging && merges[merge] == nil:
-				return nil, fmt.Errorf("--causal and --tcc know no merge function %.110q for %s; there are max and union, or none", merge, name)
-			}
-			spaces = append(spaces, &causalSpace{name: name, versions: 1 + 7*i, merge: merges[merge]})
-		}
-	}
-	if k := c.kind(); len(spaces) > 0 && k != "pebble" && k != "memory" && k != "postgres" {
-		return nil, errors.New("--causal and --tcc keep their rows in pebble:, memory: or postgres://, no other store")
-	}
-	return spaces, nil
-}
 
 // openCausal opens the spaces, and keeps who is in their rings if this process coordinates.
 func (p *Process) openCausal() error {
-	spaces, _ := p.cfg.spacesOf() // it was checked
-	if p.cfg.CausalAsync {
+	if p.cfg.Spaces.async() {
 		var err error
 		p.causalLog, err = pebble.Open(filepath.Join(p.cfg.Data, "causal-log"), pebble.Options{NoSync: p.cfg.NoSync, Logger: p.log})
 		if err != nil {
 			return fmt.Errorf("the log of causal spaces: %w", err)
 		}
 	}
-	for _, s := range spaces {
-		s.host, s.home = p.host, p.home
+	for _, one := range p.cfg.Spaces {
+		s := &causalSpace{name: one.Name, db: one.DB, versions: 1, merge: merges[one.Merge], host: p.host, home: p.home}
+		if one.TCC {
+			s.versions = tccVersions
+		}
 		var err error
-		if s.store, err = p.causalStore(s); err == nil && p.causalLog != nil {
+		if s.store, err = p.causalStore(s); err == nil && one.Async {
 			s.log, err = p.causalLog.Dotted(s.name)
 		}
 		if err == nil {
@@ -162,6 +145,14 @@ func (p *Process) coordinateCausal(s *causalSpace) error {
 	return nil
 }
 
+// causalMemory bounds what the keys of a space take in memory.
+func (c *Config) causalMemory() int {
+	if c.CausalMemory > 0 {
+		return int(c.CausalMemory)
+	}
+	return int(c.Memory)
+}
+
 // joinRings asks for a place in the ring of every space.
 func (n *Node) joinRings() error {
 	n.causal = map[string]*causalNode{}
@@ -171,7 +162,7 @@ func (n *Node) joinRings() error {
 		c.ring, err = causal.JoinRing(causal.RingOptions{
 			Store: s.store, Addr: n.addr, Host: s.host, Clock: n.p.clock, Beat: min(n.p.cfg.Lease/10, 200*time.Millisecond),
 			Ask:    func(ctx context.Context, request []byte) ([]byte, error) { return n.askKeeper(ctx, s, request) },
-			Server: causal.Options{Dial: c.dialer(n), Timeout: n.p.cfg.Timeout, Versions: s.versions, Concurrent: s.merge != nil, Keys: n.p.cfg.CausalKeys, Recorder: n.m.causal(s.name), Logger: n.p.log, Log: s.log},
+			Server: causal.Options{Dial: c.dialer(n), Timeout: n.p.cfg.Timeout, Versions: s.versions, Concurrent: s.merge != nil, Keys: n.p.cfg.CausalKeys, Bytes: n.p.cfg.causalMemory(), Recorder: n.m.causal.space(n, s.name), Logger: n.log, Log: s.log},
 		})
 		if err != nil {
 			return err
@@ -184,6 +175,7 @@ func (n *Node) joinRings() error {
 		if err != nil {
 			return err
 		}
+		c.keyed = key != ""
 		n.causal[s.name] = c
 	}
 	return nil
@@ -208,7 +200,7 @@ func (n *Node) askKeeper(ctx context.Context, s *causalSpace, request []byte) ([
 	case len(b) > 1 && b[0] == answerDone:
 		return b[1:], nil
 	}
-	return nil, fmt.Errorf("node: the process at %s does not keep the ring of %s; start all processes with the same --causal, --tcc and --causal-async", home, s.name)
+	return nil, fmt.Errorf("node: the process at %s does not keep the ring of %s; start all processes with the same --space flags", home, s.name)
 }
 
 // keep answers what a node of another process asks the keeper of a ring.
@@ -232,22 +224,26 @@ func (c *causalNode) dialer(n *Node) func(ctx context.Context, to causal.Member,
 		if err != nil {
 			return nil, err
 		}
-		return link.New(nc, r, link.Options{MaxFrame: n.p.maxFrame(), Message: deliver}), nil
+		return link.New(nc, r, link.Options{MaxFrame: n.p.maxFrame(), MaxQueue: ringQueue, Message: deliver}), nil
 	}
 }
+
+// ringQueue is the most that waits to be sent to another server of a ring. The windows of
+// all servers bound it: what did not fit would be sent again, and would not fit again.
+const ringQueue = math.MaxInt
 
 // ringLink lets another node have a connection as the one before this node in a ring.
 func (n *Node) ringLink(c *resp.Conn, name string, w *resp.Writer) {
 	is := n.causal[strings.TrimSuffix(name, " async")]
 	if is == nil || is.is.ring() != name {
-		w.Error(fmt.Sprintf("ERR no causal space %.64q is open at this node; start all processes with the same --causal, --tcc and --causal-async", name))
+		w.Error(fmt.Sprintf("ERR no causal space %.64q is open at this node; start all processes with the same --space flags", name))
 		return
 	}
 	w.SimpleString("OK")
 	c.Hijack(func(nc net.Conn, r *bufio.Reader) {
 		var deliver func([]byte)
 		made := make(chan struct{})
-		l := link.New(nc, r, link.Options{MaxFrame: n.p.maxFrame(), Message: func(f []byte) {
+		l := link.New(nc, r, link.Options{MaxFrame: n.p.maxFrame(), MaxQueue: ringQueue, Message: func(f []byte) {
 			<-made
 			deliver(f)
 		}})
@@ -265,7 +261,7 @@ func (n *Node) leaveRings(ctx context.Context) {
 			continue
 		}
 		if err := c.ring.Leave(ctx); err != nil {
-			n.p.log.Warn("this node could not leave a ring; the others go on without it when its lease is over", "space", c.is.name, "err", err)
+			n.log.Warn("this node could not leave a ring; the others go on without it when its lease is over", "space", c.is.name, "err", err)
 		}
 	}
 }
@@ -291,24 +287,26 @@ func (p *Process) closeCausal() (err error) {
 
 // RingState is the ring of a causal space, as a node sees it.
 type RingState struct {
-	Space  string   `json:"space"`
-	View   uint64   `json:"view"`
-	Ring   []string `json:"ring"` // addresses
-	Lost   int      `json:"lost"` // lives of which not everything has been everywhere
-	Joined bool     `json:"joined"`
-	Lives  []uint32 `json:"lives,omitempty"` // those that are lost; in an asynchronous space, also until their logs come back
-	Owes   uint64   `json:"owes,omitempty"`  // writes of this node that are in its log and not in the store
+	Space    string   `json:"space"`
+	View     uint64   `json:"view"`
+	Ring     []string `json:"ring"`     // addresses
+	Departed int      `json:"departed"` // former incarnations whose writes not every server has yet
+	Joined   bool     `json:"joined"`
+	// Incarnations are the departed ones; in an asynchronous space until their logs are back.
+	Incarnations []uint32 `json:"incarnations,omitempty"`
+	// Owes counts the writes of this node that are in its log and not in the store.
+	Owes uint64 `json:"owes,omitempty"`
 }
 
-// giveUp ends the waiting for the log of a life.
-func (p *Process) giveUp(ctx context.Context, space string, life uint64) error {
+// giveUp ends the waiting for the log of an incarnation.
+func (p *Process) giveUp(ctx context.Context, space string, incarnation uint64) error {
 	for _, s := range p.causal {
-		if s.name == space && s.log != nil && life > 0 && life == uint64(uint32(life)) {
-			p.log.Warn("the log of a life is given up; what only it had is lost", "space", space, "life", life)
-			return causal.GiveUp(ctx, s.store, uint32(life))
+		if s.name == space && s.log != nil && incarnation > 0 && incarnation == uint64(uint32(incarnation)) {
+			p.log.Warn("the log of an incarnation is given up; what only it had is lost", "space", space, "incarnation", incarnation)
+			return causal.GiveUp(ctx, s.store, uint32(incarnation))
 		}
 	}
-	return errors.New("name a space of --causal or --tcc that is asynchronous, and one of the lives of /api/state")
+	return errors.New("name a causal space with async, and one of the incarnations in the rings of /api/state")
 }
 
 // rings are those of this node.
@@ -319,7 +317,7 @@ func (n *Node) rings() (out []RingState) {
 			continue
 		}
 		v := c.ring.View()
-		r := RingState{Space: s.name, View: v.Number, Lost: len(v.Lost), Ring: []string{}, Lives: v.Lost}
+		r := RingState{Space: s.name, View: v.Number, Departed: len(v.Lost), Ring: []string{}, Incarnations: v.Lost}
 		for _, m := range v.Ring {
 			r.Ring = append(r.Ring, m.Addr)
 		}

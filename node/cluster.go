@@ -23,6 +23,7 @@ const (
 	openTimeout  = 30 * time.Second // to reach a store or a coordinator that may be starting too
 	stateTimeout = time.Second      // for other nodes to say how they are
 	leaveTimeout = 10 * time.Second // to hand slices over before a stop
+	partTimeout  = 2 * time.Second  // for other nodes to take the answers to what they have asked
 	maxMembers   = 1024
 )
 
@@ -71,8 +72,11 @@ func (p *Process) coordinate() error {
 // send, and what surrounds it.
 func (p *Process) maxFrame() int { return max(64<<20, 2*p.cfg.MaxValue) + 4<<20 }
 
-// leads reports whether this process has the assigner that others ask.
-func (p *Process) leads() bool { return p.assigner != nil && p.home() == p.nodes[0].addr }
+// leads reports whether this process has the assigner that others ask. The coordinator
+// may still name this address because of a process that was here before.
+func (p *Process) leads() bool {
+	return p.assigner != nil && p.home() == p.nodes[0].addr && p.assigner.Leads()
+}
 
 // hello asks the process at addr for the name of its cluster, which may be starting
 // only now.
@@ -83,7 +87,7 @@ func (p *Process) hello(addr string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	asks := &peers{password: p.cfg.Password, tls: tls, links: map[string]*dialled{},
+	asks := &peers{password: p.cfg.Password, tls: tls, links: map[peer]*dialled{},
 		message: func([]byte) {}, request: func(context.Context, []byte) []byte { return nil }}
 	defer asks.close()
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
@@ -113,6 +117,9 @@ type member struct {
 
 // toNode carries an assigner's message over the link that the node opened.
 func (p *Process) toNode(node string, msg any) {
+	if m, ok := msg.(*lease.Recall); ok {
+		p.watch.asksBack(m)
+	}
 	p.mu.Lock()
 	l := p.members[node].link
 	p.mu.Unlock()
@@ -137,34 +144,54 @@ func (p *Process) fromNode(frame []byte, over *link.Link) {
 	p.assigner.Deliver(m)
 }
 
-// admit remembers the sender of a renewal, unless another living node has its name.
+// admit remembers the sender of a renewal, unless another living node has its name. A
+// node of the same name at the same address is that node's successor: the address can be
+// taken only when the one before has ended, however long its link seems to stand.
 func (p *Process) admit(r *lease.Renew, over *link.Link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, known := p.members[r.Node]; !known {
-		id, _, _ := strings.Cut(r.Node, "/")
-		for other, m := range p.members {
-			if name, _, _ := strings.Cut(other, "/"); name == id && m.link != over && time.Since(m.seen) < p.cfg.Lease {
-				text := fmt.Sprintf("a node named %s is alive at %s, so the one at %s cannot be called so; give it another --node-id, or stop the other", id, m.addr, r.Addr)
-				p.log.Warn(text)
-				_ = over.Send(append([]byte{frameVersion, frameNo}, text...))
+		if why := p.taken(r, over); why != "" {
+			p.log.Warn(why)
+			_ = over.Send(append([]byte{frameVersion, frameNo}, why...))
+			return false
+		}
+		maps.DeleteFunc(p.members, func(other string, m member) bool { // the one that was silent, or came before
+			if idOf(other) != idOf(r.Node) {
 				return false
 			}
-		}
-		maps.DeleteFunc(p.members, func(other string, _ member) bool { // the one that was silent
-			name, _, _ := strings.Cut(other, "/")
-			return name == id
+			p.replaced[other] = m.addr
+			return true
 		})
 		if len(p.members) >= maxMembers {
 			return false
 		}
+		if len(p.replaced) > maxMembers {
+			clear(p.replaced)
+		}
 	}
 	p.members[r.Node] = member{r.Addr, over, time.Now()}
+	p.watch.roster.renewed(r, over)
+	p.watch.loads(r.Loads)
 	return true
+}
+
+// taken says why a node cannot have the name that it uses; empty if it can.
+func (p *Process) taken(r *lease.Renew, over *link.Link) string {
+	if _, was := p.replaced[r.Node]; was { // it is not asked for a second time by one that has ended
+		return fmt.Sprintf("a later node named %s has started at %s; it has taken the place of this one", idOf(r.Node), r.Addr)
+	}
+	for other, m := range p.members {
+		if idOf(other) == idOf(r.Node) && m.link != over && m.addr != r.Addr && time.Since(m.seen) < p.cfg.Lease {
+			return fmt.Sprintf("a node named %s is alive at %s, so the one at %s cannot be called so; give it another --node-id, or stop the other", idOf(r.Node), m.addr, r.Addr)
+		}
+	}
+	return ""
 }
 
 // forget ends what was remembered of a link that broke.
 func (p *Process) forget(broken *link.Link) {
+	p.watch.roster.broken(broken)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	maps.DeleteFunc(p.members, func(_ string, m member) bool { return m.link == broken })
@@ -207,7 +234,7 @@ func (p *Process) who(ctx context.Context) []string {
 func (p *Process) State(ctx context.Context) State {
 	t := p.nodes[0].shard.Table()
 	out := State{Version: Version, Cluster: p.cluster, Uptime: time.Since(p.started).Round(time.Second).String(), Nodes: []NodeState{}, Slices: []SliceState{}}
-	out.Rings = p.nodes[0].rings()
+	out.Rings, out.Health = p.nodes[0].rings(), p.Health()
 	count := map[string]int{}
 	for _, s := range t.Slices {
 		id, _, _ := strings.Cut(s.Node, "/")
@@ -250,6 +277,7 @@ func (p *Process) State(ctx context.Context) State {
 		})
 	}
 	wg.Wait()
+	out.Nodes = p.lost(out.Nodes)
 	slices.SortFunc(out.Nodes, func(a, b NodeState) int { return strings.Compare(a.ID+" "+a.Addr, b.ID+" "+b.Addr) })
 	return out
 }
@@ -258,6 +286,9 @@ func (p *Process) State(ctx context.Context) State {
 func (n *Node) state() NodeState {
 	s := NodeState{ID: n.id, Addr: n.addr, Admin: n.adminAddr, Ready: n.ready(), Draining: n.draining.Load()}
 	if n.running() {
+		if n.p.assigner != nil && n == n.p.nodes[0] {
+			s.Problem = n.p.assigner.Trouble()
+		}
 		s.Conns, s.Entries, s.Hits, s.Misses = n.server.Stats().Conns, n.cache.Len(), n.m.hits.Load(), n.m.missed.Load()
 	}
 	return s
@@ -274,6 +305,8 @@ func (n *Node) asked(ctx context.Context, kind byte) []byte {
 		return append(out, strings.Join(n.p.heard(), "\n")...)
 	case frameHello:
 		return append(out, n.p.cluster...)
+	case frameMembers:
+		return n.p.membersFrame()
 	case frameWho:
 		if !n.p.leads() {
 			return append([]byte{answerError}, "ERR no assigner is here"...)
@@ -285,37 +318,6 @@ func (n *Node) asked(ctx context.Context, kind byte) []byte {
 }
 
 const errNotMoved = "ERR nothing to move: the node is not known, has the slice already, or the slice is moving"
-
-// leave moves what this process owns to others, with what it has in memory, if there
-// are any that stay. A lease that is not taken over in time ends by itself.
-func (p *Process) leave(ctx context.Context) {
-	if len(p.nodes) == 0 || !p.nodes[len(p.nodes)-1].running() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
-	defer cancel()
-	stays := func(s NodeState) bool { return s.ID != "?" && !s.Draining } // our own nodes are draining
-	if !slices.ContainsFunc(p.State(ctx).Nodes, stays) {
-		return
-	}
-	var wg sync.WaitGroup
-	for _, n := range p.nodes {
-		wg.Go(func() {
-			if err := n.shard.Leave(ctx); err != nil {
-				p.log.Warn("slices could not be handed over; they can be written again when their leases are over", "node", n.id, "err", err)
-			}
-			_ = n.cache.Offers(ctx) // what is not taken over is read anew
-		})
-	}
-	wg.Wait()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for _, n := range p.nodes { // a successor that did not know of it would wait for their leases
-		for p.leads() && ctx.Err() == nil && !p.assigner.Released(n.incarnation) {
-			<-tick.C
-		}
-	}
-}
 
 // order has the assigner do what a frame says, wherever it is.
 func (n *Node) order(ctx context.Context, frame []byte, w *resp.Writer) {
@@ -369,7 +371,9 @@ func (p *Process) obey(frame []byte) (refused string) {
 	case s.bad:
 		return "ERR " + errFrame.Error()
 	case id == "":
-		p.assigner.Cut(key)
+		if !p.assigner.Cut(key) {
+			return "ERR nothing was cut: the cluster has as many slices, or their bounds have as many bytes, as the coordinator can keep; cold neighbours are joined by themselves"
+		}
 	case !p.move(key, id):
 		return errNotMoved
 	}
@@ -386,5 +390,6 @@ func (p *Process) move(key, id string) bool {
 		}
 	}
 	p.mu.Unlock()
+	p.watch.orders(key)
 	return to != "" && p.assigner.Move(key, to)
 }

@@ -6,15 +6,18 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/freshet-cache/freshet/coord/etcd"
+	"github.com/freshet-cache/freshet/internal/eventlog"
 )
 
 // Config is everything that freshet serve can be told. The zero value of a field
@@ -37,10 +40,9 @@ type Config struct {
 	TrackingKeys int           `yaml:"tracking-keys"`
 	ReplicateAt  int           `yaml:"replicate-above"`
 	MaxReplicas  int           `yaml:"max-replicas"`
-	Causal       string        `yaml:"causal"`
-	TCC          string        `yaml:"tcc"`
+	Spaces       Spaces        `yaml:"spaces"`
 	CausalKeys   int           `yaml:"causal-keys"`
-	CausalAsync  bool          `yaml:"causal-async"`
+	CausalMemory int64         `yaml:"causal-memory"`
 	TokenKey     string        `yaml:"token-key"`
 	Password     string        `yaml:"password"`
 	TLSCert      string        `yaml:"tls-cert"`
@@ -50,7 +52,17 @@ type Config struct {
 	NoSync       bool          `yaml:"no-sync"`
 	BootClock    bool          `yaml:"boot-clock"`
 	Insecure     bool          `yaml:"insecure"`
+	AllowFlush   bool          `yaml:"allow-flush"`
+	DenyCommands string        `yaml:"deny-commands"`
+	LogLevel     string        `yaml:"log-level"`
+	LogFormat    string        `yaml:"log-format"`
+	LogKeys      bool          `yaml:"log-keys"`
 
+	MetricsClassic bool `yaml:"metrics-classic"`
+
+	// LogOutput takes the log, in LogFormat; default: nothing is logged.
+	LogOutput io.Writer `yaml:"-"`
+	// Logger takes the log instead, in a format of its own. LogLevel counts here too.
 	Logger *slog.Logger `yaml:"-"`
 }
 
@@ -60,7 +72,7 @@ func Defaults() Config {
 		Listen: "127.0.0.1:6380", Admin: "127.0.0.1:7380", Data: "./freshet-data", Store: "pebble:", Coordinator: "embedded",
 		NodeID: "n1", Nodes: 1, Lease: 10 * time.Second, Timeout: 5 * time.Second,
 		MaxKey: 4 << 10, MaxValue: 16 << 20, Memory: 256 << 20, MaxConns: 10_000,
-		TrackingKeys: 1_000_000, ReplicateAt: 100_000, MaxReplicas: 4, CausalKeys: 1_000_000,
+		TrackingKeys: 1_000_000, ReplicateAt: 100_000, MaxReplicas: 4, CausalKeys: 1_000_000, LogLevel: "info", LogFormat: "text",
 	}
 }
 
@@ -101,15 +113,11 @@ func (c *Config) Check() error {
 	add(c.MaxValue < 1 || c.MaxValue > 256<<20, "--max-value %d is not between 1 and 256 MiB", c.MaxValue)
 	add(c.MaxConns < 1, "--max-conns %d is not positive", c.MaxConns)
 	add(c.TrackingKeys < 1, "--tracking-keys %d is not positive", c.TrackingKeys)
+	add(c.CausalMemory < 0, "--causal-memory %d is negative", c.CausalMemory)
 	add(c.CausalKeys < 1, "--causal-keys %d is not positive", c.CausalKeys)
-	add(c.CausalAsync && c.Causal == "" && c.TCC == "", "--causal-async says how causal spaces acknowledge writes; name one with --causal or --tcc")
-	add(c.CausalAsync && c.Data == "", "--causal-async acknowledges writes from a log on this node's disk; name a directory for it with --data")
-	add(c.CausalAsync && c.Store == "memory:", "--causal-async promises to find writes again after a crash; --store memory: loses what they were written over, use pebble: or postgres://")
-	spaces, err := c.spacesOf()
-	for _, s := range spaces {
-		add(c.CausalAsync && s.merge != nil, "--causal-async does not go with spaces that merge; say %s without a function", s.name)
-	}
-	add(err != nil, "%v", err)
+	errs = append(errs, c.Spaces.check(c))
+	add(c.LogLevel != "" && !slices.Contains(eventlog.Levels, c.LogLevel), "--log-level %q is not known; use %s", c.LogLevel, strings.Join(eventlog.Levels, ", "))
+	add(c.LogFormat != "" && !slices.Contains(eventlog.Formats, c.LogFormat), "--log-format %q is not known; use %s", c.LogFormat, strings.Join(eventlog.Formats, " or "))
 	add(c.ReplicateAt < 0, "--replicate-above %d is negative; 0 replicates no key by itself", c.ReplicateAt)
 	add(c.MaxReplicas < 1 || c.MaxReplicas > 63, "--max-replicas %d is not between 1 and 63", c.MaxReplicas)
 	add((c.TLSCert == "") != (c.TLSKey == ""), "--tls-cert and --tls-key go together")

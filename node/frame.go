@@ -13,7 +13,7 @@ import (
 // What nodes say to each other, as frames of a link: leases as messages, reads
 // and commands as requests. Each begins with a version and a kind.
 const (
-	frameVersion = 3
+	frameVersion = 4
 
 	frameLease    byte = 'L' // a message of shard/lease
 	frameRead     byte = 'R' // a key; answered by an entry
@@ -33,6 +33,7 @@ const (
 	frameCopies   byte = 'P' // a key and a number: so many replicas it is to have beside its owner
 	frameRing     byte = 'Q' // the name of a causal space, and what one of its servers asks the keeper of its ring
 	frameMember   byte = 'K' // a message about a key that the sender and the receiver share
+	frameMembers  byte = 'J' // asks how the members of the cluster are
 	frameSpace    byte = 'V' // the name of a space, and a request that its member answers
 )
 
@@ -48,12 +49,13 @@ var errFrame = errors.New("node: malformed frame or another version; run one ver
 
 // job is a list of commands to be run together by the owner of their keys.
 type job struct {
-	proto int
-	multi bool      // the reply is that of EXEC
-	track bool      // who sends it is to be told when keys change that it reads
-	by    int64     // the client's connection, at the node it is connected to; 0 if it does not track
-	watch []watched // keys that must not have changed
-	cmds  [][][]byte
+	proto  int
+	multi  bool          // the reply is that of EXEC
+	track  bool          // who sends it is to be told when keys change that it reads
+	by     int64         // the client's connection, at the node it is connected to; 0 if it does not track
+	within time.Duration // how long the owner may take, 0 for its --timeout; the node that asks waits a little longer
+	watch  []watched     // keys that must not have changed
+	cmds   [][][]byte
 
 	conn *resp.Conn // the client's, if it is connected to this node
 	from *asker     // over whose link the job came; nil if conn is here
@@ -65,6 +67,9 @@ const (
 	jobTrack
 	jobBy
 )
+
+// maxWithin bounds how long an owner is told that it may take, in milliseconds.
+const maxWithin = 24 * 60 * 60 * 1000
 
 // watched is a key and the version WATCH saw.
 type watched struct {
@@ -84,6 +89,7 @@ func (j *job) append(b []byte) []byte {
 		flags |= jobBy
 	}
 	b = append(b, frameVersion, frameRun, byte(j.proto), flags)
+	b = binary.AppendUvarint(b, uint64(j.within.Milliseconds()))
 	if j.by != 0 {
 		b = binary.AppendUvarint(b, uint64(j.by))
 	}
@@ -145,6 +151,7 @@ func decodeJob(b []byte) (*job, error) {
 		return nil, errFrame
 	}
 	j, s := &job{proto: int(b[2]), multi: b[3]&jobMulti != 0, track: b[3]&jobTrack != 0}, scan{b: b[4:]}
+	j.within = time.Duration(min(s.num(), maxWithin)) * time.Millisecond
 	if b[3]&jobBy != 0 {
 		j.by = int64(s.num())
 	}

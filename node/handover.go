@@ -11,7 +11,7 @@ import (
 // them reads them from the store.
 func (n *Node) offer(ctx context.Context, next string, after lease.Gen, batch []linear.Offer) {
 	if _, err := n.peers.call(ctx, next, appendOffers(nil, after, batch)); err != nil {
-		n.p.log.Debug("entries were not handed over", "to", next, "entries", len(batch), "err", err)
+		n.log.Debug("entries were not handed over", "to", next, "entries", len(batch), "err", err)
 	}
 }
 

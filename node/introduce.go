@@ -58,7 +58,7 @@ func (t *tracking) parted(a *asker) *introduction {
 		}
 		if len(own) > 0 || !t.n.draining.Load() {
 			if _, err := t.n.peers.insist(ctx, a.addr, frame, t.n.p.living(ctx, t.n)[a.addr]); err != nil {
-				t.n.p.log.Debug("a node was not told that its link broke", "node", a.addr, "err", err)
+				t.n.log.Debug("a node was not told that its link broke", "peer", a.addr, "err", err)
 			}
 		}
 		t.remote.Forget(a)
@@ -124,7 +124,7 @@ func (t *tracking) introduce() {
 		for addr, lives := range t.n.p.living(ctx, t.n) {
 			wg.Go(func() {
 				if _, err := t.n.peers.insist(ctx, addr, frame, lives); err != nil {
-					t.n.p.log.Debug("a node was not told of a new owner", "node", addr, "err", err)
+					t.n.log.Debug("a node was not told of a new owner", "peer", addr, "err", err)
 				}
 			})
 		}

@@ -15,19 +15,19 @@ import (
 // ownCommands are freshet's, under one prefix.
 var ownCommands = []resp.Command{
 	{Name: "fr.getv", Arity: 2, Flags: []string{"readonly", "fast"}, FirstKey: 1, LastKey: 1, Step: 1, Group: "freshet",
-		Summary: "Returns version, value and remaining milliseconds (-1: for ever) of a key.", Since: "0.1.0"},
+		Summary: "FR.GETV key: returns version, value and remaining milliseconds (-1: for ever) of a key.", Since: "0.1.0"},
 	{Name: "fr.cas", Arity: -4, Flags: []string{"write", "denyoom"}, FirstKey: 1, LastKey: 1, Step: 1, Group: "freshet",
 		Summary: "FR.CAS key version value [EX s|PX ms|KEEPTTL]: sets a key whose version is still that; null if it is not.", Since: "0.1.0"},
 	{Name: "fr.version", Arity: 2, Flags: []string{"readonly", "fast"}, FirstKey: 1, LastKey: 1, Step: 1, Group: "freshet",
-		Summary: "Returns the version of a key, and 1 if it exists, else 0.", Since: "0.1.0"},
+		Summary: "FR.VERSION key: returns the version of a key, and 1 if it exists, else 0.", Since: "0.1.0"},
 	{Name: "fr.setv", Arity: -3, Flags: []string{"write", "denyoom"}, FirstKey: 1, LastKey: 1, Step: 1, Group: "freshet",
 		Summary: "FR.SETV key value [EX s|PX ms]: sets a key and returns its version; an odd one if another write followed in the same instant.", Since: "0.1.0"},
 	{Name: "fr.delv", Arity: 2, Flags: []string{"write"}, FirstKey: 1, LastKey: 1, Step: 1, Group: "freshet",
 		Summary: "FR.DELV key: removes a key and returns the version of its absence.", Since: "0.1.0"},
 	{Name: "fr.explain", Arity: 2, Flags: []string{"readonly"}, FirstKey: 1, LastKey: 1, Step: 1, Group: "freshet",
-		Summary: "Says who owns a key, in which slice, under which guard, and whether it is cached here.", Since: "0.1.0"},
+		Summary: "FR.EXPLAIN key: says who owns a key, in which slice, under which guard, and whether it is cached here.", Since: "0.1.0"},
 	{Name: "fr.state", Arity: 1, Flags: []string{"readonly"}, Group: "freshet",
-		Summary: "Returns the state of the cluster as JSON.", Since: "0.1.0"},
+		Summary: "FR.STATE: returns the state of the cluster as JSON.", Since: "0.1.0"},
 	{Name: "fr.move", Arity: 3, Flags: []string{"admin"}, Group: "freshet",
 		Summary: "FR.MOVE key node: begins to move the slice of a key to a node.", Since: "0.1.0"},
 	{Name: "fr.split", Arity: 2, Flags: []string{"admin"}, Group: "freshet",
@@ -35,9 +35,11 @@ var ownCommands = []resp.Command{
 	{Name: "fr.replicas", Arity: 3, Flags: []string{"admin"}, Group: "freshet",
 		Summary: "FR.REPLICAS key n: has n other nodes keep copies of a key and serve its reads; 0 lets its load decide.", Since: "0.1.0"},
 	{Name: "fr.drain", Arity: 1, Flags: []string{"admin"}, Group: "freshet",
-		Summary: "Moves everything this node owns to others; it goes on serving by forwarding.", Since: "0.1.0"},
-	{Name: "fr.link", Arity: -2, Flags: []string{"admin"}, Group: "freshet",
-		Summary: "Turns the connection into a link between nodes.", Since: "0.1.0"},
+		Summary: "FR.DRAIN: moves everything this node owns to others; it goes on serving by forwarding.", Since: "0.1.0"},
+	{Name: "fr.undrain", Arity: 1, Flags: []string{"admin"}, Group: "freshet",
+		Summary: "FR.UNDRAIN: ends FR.DRAIN; the node can be given slices again.", Since: "0.1.0"},
+	{Name: "fr.link", Spare: true, Arity: -2, Flags: []string{"admin"}, Group: "freshet",
+		Summary: "FR.LINK version [address [space]]: turns the connection into a link between nodes.", Since: "0.1.0"},
 }
 
 // view looks at bytes as a string for as long as they do not change: for look-ups.
@@ -72,11 +74,11 @@ func (n *Node) other(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.Wri
 	case "randomkey":
 		n.randomKey(ctx, w)
 	case "flushdb", "flushall":
-		n.flush(c, w)
+		n.flush(c, args, w)
 	case "info":
-		w.Verbatim(n.info())
+		w.Verbatim(n.info(args[1:]))
 	case "config":
-		n.config(args, w)
+		n.config(c, args, w)
 	case "time":
 		now := time.Now()
 		w.Array(2)
@@ -84,10 +86,14 @@ func (n *Node) other(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.Wri
 		w.BulkString(strconv.Itoa(now.Nanosecond() / 1000))
 	case "script":
 		scripting(args, w)
+	case "fr.help":
+		n.help(args, w)
 	case "fr.link":
 		n.link(c, args, w)
 	case "fr.explain":
 		n.explain(ctx, args[1], w)
+	case "fr.token":
+		w.Error("ERR FR.TOKEN is about the session of a causal space's database: SELECT one first (--space NAME=causal,db=NUMBER)")
 	case "fr.state":
 		w.Bulk(n.p.stateJSON(c.Context()))
 	default:
@@ -112,6 +118,12 @@ func (n *Node) administer(ctx context.Context, name string, args [][]byte, w *re
 	case "fr.drain":
 		if err := n.Leave(ctx); err != nil {
 			w.Error("TRYAGAIN the node still owns slices: are there other nodes? " + err.Error())
+			return
+		}
+		w.SimpleString("OK")
+	case "fr.undrain":
+		if err := n.Stay(); err != nil {
+			w.Error(err.Error())
 			return
 		}
 		w.SimpleString("OK")
@@ -258,35 +270,16 @@ func (n *Node) randomKey(ctx context.Context, w *resp.Writer) {
 	w.Null()
 }
 
-// flush removes every key by its owner, one after the other.
-func (n *Node) flush(c *resp.Conn, w *resp.Writer) {
-	n.track.forgetEverywhere(cause{conn: c.ID()}) // and of each key that somebody reads from here on, when it goes
-	for from, done := "", false; !done; {
-		keys, next, end, err := n.p.store.Scan(c.Context(), from, 1000)
-		if err != nil {
-			w.Error(errorText(err))
-			return
-		}
-		from, done = next, end
-		var args [][]byte
-		for _, k := range keys {
-			args = append(args, []byte(k))
-		}
-		tmp := resp.NewWriter(2)
-		n.each(c, []byte("DEL"), args, 1, tmp)
-		if b := tmp.Bytes(); len(b) > 0 && b[0] == '-' {
-			w.Raw(b)
-			return
-		}
+func (n *Node) config(c *resp.Conn, args [][]byte, w *resp.Writer) {
+	if lower(args[1]) == "set" {
+		n.setting(c, args, w)
+		return
 	}
-	w.SimpleString("OK")
-}
-
-func (n *Node) config(args [][]byte, w *resp.Writer) {
 	known := map[string]string{"save": "", "appendonly": "no", "maxmemory": strconv.FormatInt(n.p.cfg.Memory, 10),
-		"maxclients": strconv.Itoa(n.p.cfg.MaxConns), "databases": "1", "proto-max-bulk-len": strconv.Itoa(n.p.cfg.MaxValue)}
+		"maxclients": strconv.Itoa(n.p.cfg.MaxConns), "databases": "1", "proto-max-bulk-len": strconv.Itoa(n.p.cfg.MaxValue),
+		"log-level": n.p.events.Level(), "log-format": n.p.events.Format()}
 	if lower(args[1]) != "get" || len(args) < 3 {
-		w.Error("ERR only CONFIG GET is supported; settings are flags of freshet serve")
+		w.Error("ERR only CONFIG GET and CONFIG SET are supported; settings are flags of freshet serve")
 		return
 	}
 	out := map[string]string{}

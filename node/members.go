@@ -16,7 +16,7 @@ func (n *Node) fromMember(frame []byte) bool {
 		return false
 	}
 	if n.running() && !n.cache.Told(frame[2:]) {
-		n.p.log.Warn("another node's message about a replicated key cannot be read", "err", errFrame)
+		n.log.Warn("another node's message about a replicated key cannot be read", "err", errFrame)
 	}
 	return true
 }

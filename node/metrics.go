@@ -1,37 +1,64 @@
 package node
 
 import (
+	"runtime"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"github.com/freshet-cache/freshet/causal"
-	"github.com/freshet-cache/freshet/causal/mesh"
 	"github.com/freshet-cache/freshet/linear"
 	"github.com/freshet-cache/freshet/linear/clink"
-	"github.com/freshet-cache/freshet/shard"
-	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/resp"
 )
 
-// metrics count what a node does; docs/operating.md lists them.
+// metrics count what a node does; docs/operating.md lists them, and a test compares.
 type metrics struct {
+	n         *Node
 	registry  *prometheus.Registry
-	hits      atomic.Uint64
+	f         prometheus.Registerer // with freshet's prefix and the node's name
+	hits      atomic.Uint64         // reads served from memory here, for whomever
 	missed    atomic.Uint64
+	expired   atomic.Uint64                  // of them, for what had expired
+	reads     [sources][2]prometheus.Counter // by source, for clients and for other nodes
 	events    [clink.EventKinds]prometheus.Counter
-	misses    [3]prometheus.Counter
+	misses    [linear.MissCauses]prometheus.Counter
 	forwarded [2]prometheus.Counter // reads, writes
-	leases    [3]prometheus.Counter
+	leases    [4]prometheus.Counter
 	aside     prometheus.Counter
 	store     [4]prometheus.Observer
+	storeAll  [4]prometheus.Counter
 	storeErr  [4]prometheus.Counter
-	commands  map[string]prometheus.Observer
-	rest      prometheus.Observer
+	classes   map[string]prometheus.Observer // of commands
+	calls     *prometheus.CounterVec
+	byName    sync.Map // of *calls
 
-	causalEvents *prometheus.CounterVec
-	causalCalls  *prometheus.HistogramVec
+	causal causalVecs
+}
+
+// Where a read was served from.
+const (
+	fromMemory = iota
+	fromReplica
+	fromJoined
+	fromStore
+	sources
+)
+
+// For whom.
+const (
+	forClient = iota
+	forNode
+)
+
+// calls is what is known of one command.
+type calls struct {
+	count  atomic.Uint64
+	micros atomic.Uint64 // of those that were timed
+	metric prometheus.Counter
 }
 
 var eventNames = [clink.EventKinds][2]string{
@@ -62,57 +89,84 @@ var eventHelp = map[string]string{
 	"inherited_total":         "Entries taken over from a slice's former owner.",
 }
 
+var storeCalls = [4]string{linear.CallLoad: "load", linear.CallCommit: "commit", linear.CallSetGuard: "set_guard", linear.CallSplits: "splits"}
+
+var missCauses = [linear.MissCauses]string{
+	linear.Absent: "absent", linear.Expired: "expired", linear.Invalid: "lease_over", linear.Evicted: "evicted", linear.Invalidated: "invalidated", linear.Unguarded: "guarding",
+}
+
+// histogram describes a histogram of seconds: a native one, or with --metrics-classic
+// eight buckets.
+func (m *metrics) histogram(name, help string) prometheus.HistogramOpts {
+	if m.n.p.cfg.MetricsClassic {
+		return prometheus.HistogramOpts{Name: name, Help: help, Buckets: []float64{.0001, .0003, .001, .003, .01, .03, .1, 1}}
+	}
+	return prometheus.HistogramOpts{Name: name, Help: help, NativeHistogramBucketFactor: 1.2, NativeHistogramMaxBucketNumber: 80, NativeHistogramMinResetDuration: time.Hour}
+}
+
 func newMetrics(n *Node) *metrics {
-	m := &metrics{registry: prometheus.NewRegistry(), commands: map[string]prometheus.Observer{}}
-	f := prometheus.WrapRegistererWithPrefix("freshet_", prometheus.WrapRegistererWith(prometheus.Labels{"node": n.id}, m.registry))
+	m := &metrics{n: n, registry: prometheus.NewRegistry(), classes: map[string]prometheus.Observer{}}
+	m.f = prometheus.WrapRegistererWithPrefix("freshet_", prometheus.WrapRegistererWith(prometheus.Labels{"node": n.id}, m.registry))
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	vecs := map[string]*prometheus.CounterVec{}
-	vec := func(name, help, label string) *prometheus.CounterVec {
+	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
 		if vecs[name] == nil {
-			vecs[name] = prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
-			f.MustRegister(vecs[name])
+			vecs[name] = prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+			m.f.MustRegister(vecs[name])
 		}
 		return vecs[name]
+	}
+	reads := vec("reads_total", "Reads served by this node, by where from and for whom; forwarded reads count where they are served.", "space", "source", "for")
+	for i, source := range [sources]string{fromMemory: "memory", fromReplica: "replica", fromJoined: "joined", fromStore: "store"} {
+		for j, who := range []string{forClient: "client", forNode: "node"} {
+			m.reads[i][j] = reads.WithLabelValues("default", source, who)
+		}
 	}
 	for k, name := range eventNames {
 		m.events[k] = vec(name[0], eventHelp[name[0]], "kind").WithLabelValues(name[1])
 	}
-	for i, why := range []string{"absent", "expired", "lease_over"} {
+	for i, why := range missCauses {
 		m.misses[i] = vec("misses_total", "Reads that were not served from memory, by cause.", "cause").WithLabelValues(why)
 	}
 	for i, what := range []string{"read", "write"} {
 		m.forwarded[i] = vec("forwarded_total", "Requests that went to another node, by kind.", "kind").WithLabelValues(what)
 	}
-	for i, what := range []string{"acquired", "renewed", "ended"} {
-		m.leases[i] = vec("leases_total", "Leases of slices, by what became of them; those that end were recalled, lapsed or replaced.", "kind").WithLabelValues(what)
+	for i, what := range []string{"acquired", "renewed", "ended", "lapsed"} {
+		m.leases[i] = vec("leases_total", "Leases of slices, by what became of them; those that ended were recalled or replaced, those that lapsed were not renewed in time.", "kind").WithLabelValues(what)
 	}
 	m.aside = prometheus.NewCounter(prometheus.CounterOpts{Name: "stepped_aside_total", Help: "Invariants that failed; the node reads through after one."})
-	f.MustRegister(m.aside)
-	buckets := prometheus.ExponentialBuckets(1e-6, 2, 24)
-	calls := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "store_seconds", Help: "How long the store took, by request.", Buckets: buckets}, []string{"request"})
-	cmds := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "command_seconds", Help: "How long commands took, but GETs served from memory, by name.", Buckets: buckets}, []string{"command"})
-	m.causalEvents = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "causal_total", Help: "What servers of causal spaces did, by space and kind."}, []string{"space", "kind"})
-	m.causalCalls = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "causal_store_seconds", Help: "How long the store took for causal spaces, by request.", Buckets: buckets}, []string{"space", "request"})
-	f.MustRegister(calls, cmds, m.causalEvents, m.causalCalls)
-	for i, name := range []string{"load", "commit", "set_guard", "splits"} {
-		m.store[i] = calls.WithLabelValues(name)
+	m.f.MustRegister(m.aside)
+	store := prometheus.NewHistogramVec(m.histogram("store_seconds", "How long the store took, by request."), []string{"request"})
+	classes := prometheus.NewHistogramVec(m.histogram("command_seconds", "How long commands took, but GETs served from memory, by class."), []string{"class"})
+	m.calls = vec("calls_total", "Commands, by name.", "command")
+	m.f.MustRegister(store, classes)
+	for i, name := range storeCalls {
+		m.store[i] = store.WithLabelValues(name)
+		m.storeAll[i] = vec("store_calls_total", "Requests to the store, by request.", "request").WithLabelValues(name)
 		m.storeErr[i] = vec("store_errors_total", "Requests the store refused or did not answer, by request.", "request").WithLabelValues(name)
 	}
-	for _, c := range n.p.commands {
-		m.commands[c.Name] = cmds.WithLabelValues(c.Name)
+	for _, class := range commandClasses {
+		m.classes[class] = classes.WithLabelValues(class)
 	}
-	m.commands["exec"] = cmds.WithLabelValues("exec")
-	m.rest = cmds.WithLabelValues("other")
+	m.causal.register(m, reads)
+	m.gauges()
+	return m
+}
+
+// gauges are what is looked up when it is asked for.
+func (m *metrics) gauges() {
+	n := m.n
 	gauge := func(name, help string, v func() float64) {
-		f.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, v))
+		m.f.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, v))
+	}
+	count := func(name, help string, v func() uint64) {
+		m.f.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(v()) }))
 	}
 	gauge("entries", "Entries in memory.", func() float64 { return float64(n.cache.Len()) })
 	gauge("entries_bytes", "Memory of entries, as bounded by --memory.", func() float64 { return float64(n.cache.Bytes()) })
+	count("evictions_total", "Entries that had to make room for others.", n.cacheEvictions)
 	gauge("connections", "Client connections.", func() float64 { return float64(n.server.Stats().Conns) })
-	count := func(name, help string, v func() uint64) {
-		f.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(v()) }))
-	}
-	count("hits_total", "Reads served from memory.", m.hits.Load)
+	count("denied_total", "Wrong passwords, and commands of --deny-commands.", func() uint64 { return n.server.Stats().Denied })
 	gauge("tracking_clients", "Clients with CLIENT TRACKING on.", func() float64 { return float64(n.track.counts().clients) })
 	gauge("tracking_keys", "Keys remembered for them.", func() float64 { return float64(n.track.counts().keys) })
 	gauge("tracking_peer_keys", "Keys remembered for the clients of other nodes.", func() float64 { return float64(n.track.counts().peerKeys) })
@@ -123,112 +177,128 @@ func newMetrics(n *Node) *metrics {
 	gauge("slices_owned", "Slices this node owns.", func() float64 { own, _ := n.cache.Leases(); return float64(own) })
 	gauge("replica_keys", "Keys of other nodes that this node keeps a replica of.", func() float64 { _, copies := n.cache.Leases(); return float64(copies) })
 	gauge("table_version", "Version of the routing table; it grows with every resharding.", func() float64 { return float64(n.shard.Table().Version) })
-	gauge("ready", "Whether the node is ready.", func() float64 {
-		if n.ready() {
-			return 1
-		}
-		return 0
+	gauge("lease_margin_seconds", "How long the shortest lease of this node lasts unless it is renewed; 0 if it has none.", func() float64 {
+		left, _ := n.shard.Margin()
+		return left.Seconds()
 	})
-	return m
+	gauge("slices_unwritable", "Slices that take no writes at the moment: nobody owns them, or a node that is lost.", func() float64 { return float64(n.p.Health().Unwritable) })
+	m.f.MustRegister(lostMembers{n.p, prometheus.NewDesc("member_lost", "Members of the cluster: 1 while one is lost, else 0.", []string{"member"}, nil)})
+	gauge("ready", "Whether the node is ready.", func() float64 { return float64(flag(n.ready())) })
+	gauge("store_away", "Whether a shared store does not answer.", func() float64 { return float64(flag(n.p.watch.store.away.Load())) })
+	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "build_info", Help: "1, with what runs here as labels.",
+		ConstLabels: prometheus.Labels{"version": Version, "revision": Revision(), "go": runtime.Version()}})
+	info.Set(1)
+	m.f.MustRegister(info)
 }
 
-func (m *metrics) hit() { m.hits.Add(1) }
-
-// watcher counts leases on their way to the cache.
-type watcher struct {
-	shard.Watcher
-	m *metrics
-	t *tracking
-}
-
-// Acquired implements shard.Watcher.
-func (w watcher) Acquired(h *shard.Handle, after lease.Gen) {
-	w.m.leases[0].Inc()
-	w.t.acquired(h) // first: no write may be acknowledged before
-	w.Watcher.Acquired(h, after)
-}
-
-// Extended implements shard.Watcher.
-func (w watcher) Extended(h *shard.Handle) {
-	w.m.leases[1].Inc()
-	w.Watcher.Extended(h)
-}
-
-// Revoked implements shard.Watcher.
-func (w watcher) Revoked(h *shard.Handle) {
-	w.Watcher.Revoked(h)
-	w.m.leases[2].Inc()
-}
-
-// causalEvents are the events of causal/mesh, by how metrics call them.
-var causalEvents = [mesh.EventKinds]string{
-	mesh.Hit: "hit", mesh.Missed: "missed", mesh.CarriedMiss: "carried_miss", mesh.Journaled: "journaled", mesh.Injected: "injected", mesh.Retried: "retried",
-	mesh.Voided: "voided", mesh.Throttled: "throttled", mesh.FellBehind: "behind", mesh.StaleMessage: "stale_message", mesh.Resent: "resent",
-	mesh.Extended: "extended", mesh.Aborted: "aborted", mesh.Drained: "merged", mesh.GaveBack: "given_back",
-}
-
-var causalCalls = [causal.StoreCalls]string{"load", "persist", "fetch", "forget", "bury", "recover", "poll", "log", "claim", "merge"}
-
-// causalMetrics count what a server of a causal space does.
-type causalMetrics struct {
-	events [mesh.EventKinds]prometheus.Counter
-	calls  [causal.StoreCalls]prometheus.Observer
-}
-
-// causal counts for a space. A name is used once.
-func (m *metrics) causal(space string) *causalMetrics {
-	out := &causalMetrics{}
-	for k, name := range causalEvents {
-		out.events[k] = m.causalEvents.WithLabelValues(space, name)
+// cacheEvictions is asked for before there is a cache, too.
+func (n *Node) cacheEvictions() uint64 {
+	if !n.running() {
+		return 0
 	}
-	for k, name := range causalCalls {
-		out.calls[k] = m.causalCalls.WithLabelValues(space, name)
+	return n.cache.Evictions()
+}
+
+// lostMembers collects which members are lost.
+type lostMembers struct {
+	p    *Process
+	desc *prometheus.Desc
+}
+
+// Describe implements prometheus.Collector.
+func (l lostMembers) Describe(ch chan<- *prometheus.Desc) { ch <- l.desc }
+
+// Collect implements prometheus.Collector.
+func (l lostMembers) Collect(ch chan<- prometheus.Metric) {
+	m := l.p.watch.membership.Load()
+	if m == nil {
+		return
 	}
-	return out
-}
-
-// Event implements causal.Recorder.
-func (m *causalMetrics) Event(e mesh.EventKind) { m.events[e].Inc() }
-
-// StoreCall implements causal.Recorder.
-func (m *causalMetrics) StoreCall(kind causal.StoreCall, took time.Duration, _ error) {
-	m.calls[kind].Observe(took.Seconds())
-}
-
-// Shared implements shard.Sharer.
-func (w watcher) Shared(h *shard.Handle) {
-	w.m.leases[0].Inc()
-	if s, ok := w.Watcher.(shard.Sharer); ok {
-		s.Shared(h)
+	for _, x := range m.Members[:min(len(m.Members), maxMemberSeries)] {
+		ch <- prometheus.MustNewConstMetric(l.desc, prometheus.GaugeValue, float64(flag(x.Lost)), x.ID)
 	}
 }
 
-// Unshared implements shard.Sharer.
-func (w watcher) Unshared(h *shard.Handle) {
-	if s, ok := w.Watcher.(shard.Sharer); ok {
-		s.Unshared(h)
+// maxMemberSeries bounds the members that metrics name.
+const maxMemberSeries = 128
+
+// served counts a read that was served here.
+func (m *metrics) served(e linear.Entry[string], who int) {
+	source := fromStore
+	switch {
+	case e.Hit && e.Copy:
+		source = fromReplica
+	case e.Hit:
+		source = fromMemory
+	case e.Joined:
+		source = fromJoined
 	}
-	w.m.leases[2].Inc()
+	if e.Hit {
+		m.hits.Add(1)
+	}
+	m.reads[source][who].Inc()
 }
 
-// timer measures a command, or several that are done at once.
-func (m *metrics) timer(name string, commands int) func() {
-	began := time.Now()
-	return func() {
-		o := m.commands[name]
-		if o == nil {
-			o = m.rest
-		}
-		took := time.Since(began).Seconds()
-		for range commands {
-			o.Observe(took)
-		}
+// hit counts reads served from memory for a client, of which some came from replicas.
+func (m *metrics) hit(all, copies uint64) {
+	m.hits.Add(all)
+	m.reads[fromMemory][forClient].Add(float64(all - copies))
+	m.reads[fromReplica][forClient].Add(float64(copies))
+	m.call("get").add(all, 0)
+}
+
+// commandClasses are the classes of commands.
+var commandClasses = []string{"read", "write", "multi", "session", "admin"}
+
+// class is the class of a command.
+func (n *Node) class(name string) string {
+	cmd := n.p.table[name]
+	switch {
+	case name == "exec":
+		return "multi"
+	case cmd == nil:
+		return "admin"
+	case slices.ContainsFunc(causalCommands, func(c resp.Command) bool { return c.Name == name }):
+		return "session"
+	case slices.Contains(cmd.Flags, "write"):
+		return "write"
+	case slices.Contains(cmd.Flags, "readonly") && cmd.FirstKey > 0 && name != "fr.explain":
+		return "read"
 	}
+	return "admin"
+}
+
+// call is the count of a command, which is made at its first use.
+func (m *metrics) call(name string) *calls {
+	if c, ok := m.byName.Load(name); ok {
+		return c.(*calls)
+	}
+	c, _ := m.byName.LoadOrStore(name, &calls{metric: m.calls.WithLabelValues(name)})
+	return c.(*calls)
+}
+
+func (c *calls) add(n uint64, took time.Duration) {
+	c.count.Add(n)
+	c.micros.Add(uint64(took.Microseconds()))
+	c.metric.Add(float64(n))
+}
+
+// took counts commands of one name that were done at once. Names are those of the
+// command table, of which there are few.
+func (m *metrics) took(name string, commands int, took time.Duration) {
+	o := m.classes[m.n.class(name)]
+	for range commands {
+		o.Observe(took.Seconds())
+	}
+	m.call(name).add(uint64(commands), took)
 }
 
 // Miss implements linear.Recorder.
 func (m *metrics) Miss(why linear.MissCause) {
 	m.missed.Add(1)
+	if why == linear.Expired {
+		m.expired.Add(1)
+	}
 	m.misses[why].Inc()
 }
 
@@ -238,9 +308,11 @@ func (m *metrics) Event(e clink.EventKind) { m.events[e].Inc() }
 // StoreCall implements linear.Recorder.
 func (m *metrics) StoreCall(kind linear.StoreCall, took time.Duration, err error) {
 	m.store[kind].Observe(took.Seconds())
+	m.storeAll[kind].Inc()
 	if err != nil {
 		m.storeErr[kind].Inc()
 	}
+	m.n.p.watch.store.ended(m.n, storeCalls[kind], took, err)
 }
 
 // SteppedAside implements linear.Recorder.

@@ -1,10 +1,10 @@
 package node
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
@@ -23,6 +23,7 @@ import (
 type Node struct {
 	p           *Process
 	id          string
+	log         *slog.Logger
 	incarnation string
 	addr        string // where others reach it
 	adminAddr   string
@@ -40,11 +41,18 @@ type Node struct {
 	ctx      context.Context // ends with the node
 	stop     context.CancelFunc
 	cursors  cursors
+	flushing flushing
+	rate     opsRate
+	size     keyCount
 	spaces   spaces
 	begun    chan struct{} // closed when all of the above is there
 	turns    atomic.Uint64 // of the members of groups
 	draining atomic.Bool
 	work     sync.WaitGroup
+
+	linksMu sync.Mutex
+	links   map[*link.Link]bool // that other nodes have opened
+	parting bool                // none is to be opened any more
 }
 
 // listen takes the ports of the i-th node.
@@ -55,6 +63,7 @@ func listen(p *Process, i int) (*Node, error) {
 		n.id = strings.TrimRight(p.cfg.NodeID, "0123456789") + strconv.Itoa(i+1)
 	}
 	n.incarnation = n.id + "/" + unique()
+	n.log = p.log.With("node", n.id)
 	var err error
 	if n.listener, err = bind("listen", at(p.cfg.Listen, i)); err != nil {
 		return nil, err
@@ -78,15 +87,15 @@ func (n *Node) start() error {
 	}
 	n.track = newTracking(n)
 	n.m = newMetrics(n)
-	n.peers = &peers{password: n.p.cfg.Password, self: n.addr, maxFrame: n.p.maxFrame(), tls: ctls, message: n.message, links: map[string]*dialled{},
+	n.peers = &peers{password: n.p.cfg.Password, self: n.addr, maxFrame: n.p.maxFrame(), tls: ctls, message: n.message, links: map[peer]*dialled{},
 		request: n.whenBegun}
 	n.server = resp.NewServer(n, resp.Options{
-		Commands: n.p.commands, Password: n.p.cfg.Password, TLS: n.p.tls, MaxConns: n.p.cfg.MaxConns,
-		MaxBulk: max(n.p.cfg.MaxKey, n.p.cfg.MaxValue), Logger: n.p.log,
+		Commands: n.p.commands, Password: n.p.cfg.Password, TLS: n.p.tls, MaxConns: n.p.cfg.MaxConns, Spare: spareConns, Databases: n.p.cfg.Spaces.databases(),
+		MaxBulk: max(n.p.cfg.MaxKey, n.p.cfg.MaxValue), Logger: n.log,
 	})
 	n.cache, err = linear.New(linear.Options[string]{
 		Store: n.p.store, Codec: linear.String(), MaxBytes: n.p.cfg.Memory, Timeout: n.p.cfg.Timeout, Clock: n.p.clock, VersionsOnly: n.p.cfg.VersionsOnly,
-		Join: n.join, Offer: n.offer, Tell: n.tellMember, Node: n.incarnation, Recorder: n.m, Logger: n.p.log,
+		Join: n.join, Offer: n.offer, Tell: n.tellMember, Node: n.incarnation, Recorder: n.m, Logger: n.log,
 	})
 	if err != nil {
 		return err
@@ -96,7 +105,7 @@ func (n *Node) start() error {
 	}
 	n.work.Go(func() {
 		if err := n.server.Serve(n.listener); !errors.Is(err, resp.ErrClosed) {
-			n.p.log.Error("the listener failed; this node takes no more connections", "err", err)
+			n.log.Error("the listener failed; this node takes no more connections", "err", err)
 		}
 	})
 	close(n.begun)
@@ -104,6 +113,7 @@ func (n *Node) start() error {
 	n.work.Go(func() { _ = n.admin.Serve(n.adminListener) })
 	n.work.Go(n.track.expire)
 	n.shard.Hurry()
+	n.started()
 	return nil
 }
 
@@ -178,7 +188,7 @@ func (n *Node) fromAssigner(frame []byte) {
 	}
 	m, err := lease.Decode(frame[2:])
 	if err != nil {
-		n.p.log.Warn("the assigner sent what cannot be read", "err", err)
+		n.log.Warn("the assigner sent what cannot be read", "err", err)
 		return
 	}
 	n.shard.Deliver(m)
@@ -187,6 +197,10 @@ func (n *Node) fromAssigner(frame []byte) {
 
 // Command implements resp.Handler.
 func (n *Node) Command(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.Writer) {
+	if c.DB() != 0 {
+		n.inSpace(c, cmd, args, w)
+		return
+	}
 	if cmd.Name == "get" { // nearly every command is this one, and a hit
 		key := args[1]
 		track := c.Tracks() && len(key) > 0 && n.track.reading(c, args[1:], w)
@@ -194,12 +208,12 @@ func (n *Node) Command(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.W
 			if track {
 				n.track.read(key, e)
 			}
-			n.session(c).hits++
+			n.session(c).hit(e.Copy)
 			value(e, w)
 			return
 		}
 	}
-	defer n.m.timer(cmd.Name, 1)()
+	defer n.timed(c, cmd.Name, args, 1)()
 	if bad := n.badKey(cmd, args); bad != "" {
 		w.Error(bad)
 		return
@@ -247,33 +261,31 @@ func (n *Node) runRead(c *resp.Conn, cmd *resp.Command, run command, args [][]by
 	w.Raw(tmp.Bytes())
 }
 
-// apart are the commands whose keys may have several owners, by how many
-// arguments a key takes.
-var apart = map[string]int{"del": 1, "unlink": 1, "mset": 2}
-
 // runWrite has a command done by the owner of its keys. Those that Redis does to
 // many keys at once, and whose keys have several owners, are taken apart.
 func (n *Node) runWrite(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.Writer) {
 	j := &job{proto: w.Proto(), cmds: [][][]byte{args}}
 	keys := n.keysOf(j)
-	step := apart[cmd.Name]
+	step := several[cmd.Name]
 	switch {
 	case len(keys) == 1 || step == 0 && n.together(keys):
 		n.run(c, j, keys, w)
+		return
 	case step == 0:
 		w.Error(errCrossOwner.Error())
-	case n.together(keys):
-		w.MayBlock()
-		tmp := resp.NewWriter(w.Proto())
-		if n.run(c, j, keys, tmp); bytes.HasPrefix(tmp.Bytes(), []byte("-CROSSSLOT ")) { // they part just then, and nothing was done
-			n.each(c, args[0], args[1:], step, w)
-			return
-		}
-		w.Raw(tmp.Bytes())
-	default:
-		w.MayBlock()
-		n.each(c, args[0], args[1:], step, w)
+		return
 	}
+	w.MayBlock()
+	ctx, cancel := context.WithTimeout(c.Context(), n.p.cfg.Timeout)
+	defer cancel()
+	if n.together(keys) && (n.p.batch == 0 || len(keys) <= n.p.batch) {
+		tmp := resp.NewWriter(w.Proto())
+		if n.runWithin(ctx, c, j, keys, tmp); !bytes.HasPrefix(tmp.Bytes(), []byte("-CROSSSLOT ")) {
+			w.Raw(tmp.Bytes())
+			return
+		} // else the keys changed owners just then, and nothing was done
+	}
+	n.apart(ctx, c, cmd.Name, args[1:], step).reply(w)
 }
 
 // together reports whether the keys seem to have one owner.
@@ -290,38 +302,21 @@ func (n *Node) together(keys []string) bool {
 	return true
 }
 
-// each runs a command once for every step arguments, and adds up the integers it
-// answers. The first error ends it: what was done before stays done.
-func (n *Node) each(c *resp.Conn, name []byte, args [][]byte, step int, w *resp.Writer) {
-	sum, ints := int64(0), false
-	for i := 0; i+step <= len(args); i += step {
-		j := &job{proto: 2, cmds: [][][]byte{append([][]byte{name}, args[i:i+step]...)}}
-		tmp := resp.NewWriter(2)
-		n.run(c, j, []string{string(args[i])}, tmp) // whose caller has let pushes through
-		switch b := tmp.Bytes(); b[0] {
-		case '-':
-			w.Raw(b)
-			return
-		case ':':
-			k, _ := strconv.ParseInt(string(b[1:len(b)-2]), 10, 64)
-			sum, ints = sum+k, true
-		}
-	}
-	if ints {
-		w.Int(sum)
-		return
-	}
-	w.SimpleString("OK")
-}
-
 // Exec implements resp.Handler.
 func (n *Node) Exec(c *resp.Conn, cmds []resp.Queued, w *resp.Writer) {
-	defer n.m.timer("exec", 1)()
+	defer n.timed(c, "exec", nil, 1)()
+	if c.DB() != 0 {
+		w.Error("EXECABORT Transaction discarded because of: MULTI does not work in a causal space; use FR.TBEGIN, or SELECT 0")
+		return
+	}
 	j := &job{proto: w.Proto(), multi: true}
 	if s, ok := c.State.(*session); ok {
 		j.watch, s.watch = s.watch, nil
 	}
 	for _, q := range cmds {
+		if q.Cmd.Name == "eval" || q.Cmd.Name == "evalsha" { // the owner may not have been sent the script; an unknown one answers when its turn comes
+			known(q.Args, resp.NewWriter(2))
+		}
 		if bad := n.badKey(q.Cmd, q.Args); bad != "" {
 			w.Error("EXECABORT Transaction discarded because of: " + bad)
 			return
@@ -345,24 +340,6 @@ func (n *Node) Exec(c *resp.Conn, cmds []resp.Queued, w *resp.Writer) {
 	}
 }
 
-// session is what belongs to a connection.
-type session struct {
-	watch []watched
-	hits  uint64 // not yet counted
-	names []string
-	out   []linear.Entry[string]
-}
-
-// session is made when it is first needed.
-func (n *Node) session(c *resp.Conn) *session {
-	s, ok := c.State.(*session)
-	if !ok {
-		s = &session{}
-		c.State = s
-	}
-	return s
-}
-
 const maxWatched = 1024
 
 // watch remembers the versions of keys, for EXEC.
@@ -381,51 +358,6 @@ func (n *Node) watch(c *resp.Conn, args [][]byte, w *resp.Writer) {
 		s.watch = append(s.watch, watched{string(key), e.Version})
 	}
 	w.SimpleString("OK")
-}
-
-// Idle implements resp.Handler.
-func (n *Node) Idle(c *resp.Conn) {
-	if s, ok := c.State.(*session); ok && s.hits > 0 {
-		n.m.hits.Add(s.hits)
-		s.hits = 0
-	}
-}
-
-// link lets another node have a connection as a link.
-func (n *Node) link(c *resp.Conn, args [][]byte, w *resp.Writer) {
-	if string(args[1]) != strconv.Itoa(frameVersion) {
-		w.Error("ERR this node speaks link version " + strconv.Itoa(frameVersion) + "; run one version of freshet on all nodes")
-		return
-	}
-	if len(args) == 5 && string(args[3]) == "causal" {
-		n.ringLink(c, string(args[4]), w)
-		return
-	}
-	from := ""
-	if len(args) > 2 {
-		from = string(args[2])
-	}
-	w.SimpleString("OK")
-	c.Hijack(func(nc net.Conn, r *bufio.Reader) {
-		var l *link.Link
-		over := &asker{addr: from}
-		made := make(chan struct{})
-		l = link.New(nc, r, link.Options{MaxFrame: n.p.maxFrame(), Request: func(ctx context.Context, f []byte) []byte {
-			<-made
-			return n.serve(ctx, f, over)
-		}, Message: func(f []byte) {
-			<-made
-			if !n.fromMember(f) {
-				n.p.fromNode(f, l)
-			}
-		}})
-		over.Link = l
-		close(made)
-		<-l.Done()
-		n.track.parted(over)
-		l.Wait()
-		n.p.forget(l)
-	})
 }
 
 // ready reports whether the node routes every key, and owns what it should.
@@ -449,8 +381,26 @@ func (n *Node) ready() bool {
 // forwarding. It fails if there is nowhere to go before ctx ends.
 func (n *Node) Leave(ctx context.Context) error {
 	n.draining.Store(true)
-	return n.shard.Leave(ctx)
+	done := n.leaving()
+	err := n.shard.Leave(ctx)
+	done(err)
+	return err
 }
+
+// Stay ends Leave: the node can be given slices again. It fails if the process is
+// stopping.
+func (n *Node) Stay() error {
+	n.p.mu.Lock()
+	defer n.p.mu.Unlock()
+	if n.p.stopping {
+		return errStopping
+	}
+	n.draining.Store(false)
+	n.shard.Stay()
+	return nil
+}
+
+var errStopping = errors.New("ERR the process is stopping; start it again instead")
 
 // drain finishes what clients have asked.
 func (n *Node) drain(ctx context.Context) {

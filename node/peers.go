@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,7 +18,41 @@ import (
 // errUnreached means that nothing was sent.
 var errUnreached = errors.New("node: the other node could not be reached; nothing was sent")
 
-// peers are the links this node has opened, by address. One is dialled when it
+// lane is one of the links between two nodes. What must not wait has a lane of its own:
+// leases, and what replicas tell each other, neither wait for requests to be served nor
+// behind large values.
+type lane byte
+
+const (
+	laneControl lane = iota // leases, replicas, owners that introduce themselves, questions about the cluster
+	laneTracked             // what is read for clients that track, and, in that order, what they are told of
+	laneReads               // other reads
+	laneWrites              // other commands, transactions, entries that move
+)
+
+// laneOf is the lane of a request.
+func laneOf(frame []byte) lane {
+	switch frame[1] {
+	case frameRead, frameStamp:
+		return laneReads
+	case frameRun:
+		if frame[3]&jobBy != 0 { // the owner knows by the link which client wrote
+			return laneTracked
+		}
+		return laneWrites
+	case frameSpace, frameOffer:
+		return laneWrites
+	}
+	return laneControl
+}
+
+// peer is where a link goes.
+type peer struct {
+	addr string
+	lane lane
+}
+
+// peers are the links this node has opened, by address and lane. One is dialled when it
 // is needed, and again when it broke.
 type peers struct {
 	password string
@@ -27,10 +62,11 @@ type peers struct {
 	message  func(frame []byte)
 	request  func(ctx context.Context, frame []byte) []byte
 
-	mu     sync.Mutex
-	links  map[string]*dialled
-	closed bool
-	work   sync.WaitGroup // of send, in the background
+	mu      sync.Mutex
+	links   map[peer]*dialled
+	closed  bool
+	parting []*link.Link   // to nodes that go, with answers still to come
+	work    sync.WaitGroup // of send, in the background
 }
 
 // dialled is a link, or the attempt to have one, which callers share.
@@ -45,16 +81,18 @@ const (
 	redial      = 50 * time.Millisecond // between attempts to reach the assigner
 )
 
-// to returns the link to addr.
-func (p *peers) to(ctx context.Context, addr string) (*link.Link, error) {
+// to returns the link to addr in a lane.
+func (p *peers) to(ctx context.Context, addr string, in lane) (*link.Link, error) {
+	key := peer{addr, in}
 	p.mu.Lock()
-	d := p.links[addr]
+	d := p.links[key]
 	if d != nil && d.failed() {
 		d = nil
 	}
 	if d == nil && !p.closed {
 		d = &dialled{ready: make(chan struct{})}
-		p.links[addr] = d
+		p.retire()
+		p.links[key] = d
 		go func() {
 			d.link, d.err = p.dial(addr)
 			close(d.ready)
@@ -75,6 +113,21 @@ func (p *peers) to(ctx context.Context, addr string) (*link.Link, error) {
 	return d.link, nil
 }
 
+// retire forgets the links that must be dialled anew, so that those of nodes that have
+// gone are not kept for ever; where answers are still to come, the link stands.
+func (p *peers) retire() {
+	p.parting = slices.DeleteFunc(p.parting, func(l *link.Link) bool { return l.Err() != nil })
+	for key, d := range p.links {
+		if !d.failed() {
+			continue
+		}
+		delete(p.links, key)
+		if d.link != nil && d.link.Err() == nil {
+			p.parting = append(p.parting, d.link)
+		}
+	}
+}
+
 // failed reports whether the link must be dialled anew.
 func (d *dialled) failed() bool {
 	select {
@@ -89,7 +142,7 @@ func (d *dialled) failed() bool {
 	case <-d.link.Done():
 		return true
 	default:
-		return false
+		return d.link.Goes()
 	}
 }
 
@@ -157,12 +210,17 @@ func ask(nc net.Conn, r *bufio.Reader, args ...string) error {
 // call sends a request to addr and waits for its answer. errUnreached means that
 // nothing was done; any other error that it is unknown.
 func (p *peers) call(ctx context.Context, addr string, frame []byte) ([]byte, error) {
-	l, err := p.to(ctx, addr)
+	l, err := p.to(ctx, addr, laneOf(frame))
 	if err != nil {
 		return nil, err
 	}
+	return over(ctx, l, frame)
+}
+
+// over calls over a link.
+func over(ctx context.Context, l *link.Link, frame []byte) ([]byte, error) {
 	b, err := l.Call(ctx, frame)
-	if errors.Is(err, link.ErrFull) {
+	if errors.Is(err, link.ErrFull) || errors.Is(err, link.ErrRefused) {
 		return nil, fmt.Errorf("%w: %w", errUnreached, err)
 	}
 	return b, err
@@ -174,7 +232,7 @@ const silence = 100 * time.Millisecond
 // read is call for what the store can answer too: it does not wait for a node that
 // stands still.
 func (p *peers) read(ctx context.Context, addr string, frame []byte) ([]byte, error) {
-	l, err := p.to(ctx, addr)
+	l, err := p.to(ctx, addr, laneReads)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +245,7 @@ func (p *peers) read(ctx context.Context, addr string, frame []byte) ([]byte, er
 func (p *peers) send(addr string, frame []byte, again func(stands bool)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	d := p.links[addr]
+	d := p.links[peer{addr, laneControl}]
 	switch {
 	case p.closed:
 		return
@@ -204,7 +262,7 @@ func (p *peers) send(addr string, frame []byte, again func(stands bool)) {
 		tick := time.NewTicker(redial)
 		defer tick.Stop()
 		for ctx.Err() == nil {
-			l, err := p.to(ctx, addr)
+			l, err := p.to(ctx, addr, laneControl)
 			if err != nil {
 				if p.over() {
 					return
@@ -223,7 +281,7 @@ func (p *peers) send(addr string, frame []byte, again func(stands bool)) {
 // tell sends a message if a link stands; else it dials one, and the message is lost.
 func (p *peers) tell(addr string, frame []byte) {
 	p.mu.Lock()
-	d := p.links[addr]
+	d := p.links[peer{addr, laneControl}]
 	closed := p.closed
 	p.mu.Unlock()
 	switch {
@@ -231,7 +289,7 @@ func (p *peers) tell(addr string, frame []byte) {
 	case d == nil || d.failed():
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel() // nobody waits for it
-		_, _ = p.to(ctx, addr)
+		_, _ = p.to(ctx, addr, laneControl)
 	case d.up():
 		_ = d.link.Send(frame)
 	}
@@ -254,13 +312,39 @@ func (d *dialled) up() bool {
 	}
 }
 
+// drain tells the nodes that tell this one's clients of writes, and the assigner, that it
+// goes; what was sent to them before arrives first.
+func (p *peers) drain(ctx context.Context) {
+	p.mu.Lock()
+	var all []*link.Link
+	for key, d := range p.links {
+		if key.lane <= laneTracked && d.up() && d.link != nil {
+			all = append(all, d.link)
+		}
+	}
+	p.mu.Unlock()
+	drained(ctx, all)
+}
+
+// drained drains links, all at the same time.
+func drained(ctx context.Context, all []*link.Link) {
+	var wg sync.WaitGroup
+	for _, l := range all {
+		wg.Go(func() { l.Drain(ctx) })
+	}
+	wg.Wait()
+}
+
 // close breaks every link.
 func (p *peers) close() {
 	p.mu.Lock()
 	p.closed = true
-	links := p.links
-	p.links = nil
+	links, parting := p.links, p.parting
+	p.links, p.parting = nil, nil
 	p.mu.Unlock()
+	for _, l := range parting {
+		l.Close()
+	}
 	for _, d := range links {
 		<-d.ready
 		if d.link != nil {

@@ -8,14 +8,15 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/freshet-cache/freshet/internal/eventlog"
 	"github.com/freshet-cache/freshet/resp"
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
@@ -26,11 +27,14 @@ import (
 type Process struct {
 	cfg       Config
 	log       *slog.Logger
+	events    *eventlog.Handler // behind log
+	watch     watch
 	cluster   string // its name, for ever
 	host      string // this process's, which no other ever has
 	home      func() string
 	store     Store
 	gather    int         // bytes of SETs that may share a write; 0 for any
+	batch     int         // keys that may share a write; 0 for any
 	coord     coordinator // nil if the assigner is in another process
 	assigner  *shard.Assigner
 	causal    []*causalSpace
@@ -44,8 +48,10 @@ type Process struct {
 
 	failed chan error
 
-	mu      sync.Mutex
-	members map[string]member // that have asked for leases, by incarnation
+	mu       sync.Mutex
+	stopping bool
+	members  map[string]member // that have asked for leases, by incarnation
+	replaced map[string]string // incarnations whose names others have taken
 }
 
 // Start runs a process until Stop. Errors say what to do.
@@ -53,14 +59,17 @@ func Start(cfg Config) (*Process, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	p := &Process{cfg: cfg, log: cfg.Logger, failed: make(chan error, 1), members: map[string]member{}, table: map[string]*resp.Command{},
+	p := &Process{cfg: cfg, failed: make(chan error, 1), members: map[string]member{}, replaced: map[string]string{}, table: map[string]*resp.Command{},
 		clock: shard.Clock{Boot: cfg.BootClock}, started: time.Now()}
-	p.commands = slices.Concat(resp.DataCommands(), ownCommands, causalCommands)
+	if err := p.openLog(); err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	p.commands = slices.Concat(resp.DataCommands(), ownCommands, causalCommands, helpCommands)
 	for i := range p.commands {
 		p.table[p.commands[i].Name] = &p.commands[i]
+	}
+	if err := p.deny(); err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
 	}
 	if err := p.start(); err != nil {
 		_ = p.Stop(context.Background())
@@ -73,6 +82,9 @@ func (p *Process) start() (err error) {
 	if p.tls, err = p.cfg.tls(); err != nil {
 		return err
 	}
+	if err := p.clampConns(); err != nil {
+		return err
+	}
 	for i := range p.cfg.Nodes { // ports first: a port in use is the commonest mistake, and must not cost anything
 		n, err := listen(p, i)
 		if err != nil {
@@ -80,17 +92,22 @@ func (p *Process) start() (err error) {
 		}
 		p.nodes = append(p.nodes, n)
 	}
-	if err := p.coordinate(); err != nil {
-		return err
+	done := p.progress("the coordinator at " + redacted(p.cfg.Coordinator))
+	err = p.coordinate()
+	if done(); err != nil {
+		return p.refused(err)
 	}
-	if err := p.openStore(); err != nil {
-		return err
+	p.events.SetCluster(p.cluster)
+	done = p.progress("the store at " + redacted(p.cfg.Store))
+	err = p.openStore()
+	if done(); err != nil {
+		return p.refused(err)
 	}
 	if p.coord != nil {
 		p.assigner = shard.StartAssigner(p.coord, shard.AssignerOptions{
 			AssignerOptions: lease.AssignerOptions{Length: lease.Tick(p.cfg.Lease), First: p.firstCut(),
 				Balance: lease.Balance{OneNode: uint64(p.cfg.ReplicateAt), MaxReplicas: p.cfg.MaxReplicas}},
-			Clock: p.clock, Send: p.toNode, Logger: p.log,
+			Clock: p.clock, Send: p.toNode, Changed: p.changed, Logger: p.log,
 		})
 	}
 	if err := p.openCausal(); err != nil {
@@ -100,6 +117,19 @@ func (p *Process) start() (err error) {
 		if err := n.start(); err != nil {
 			return err
 		}
+	}
+	p.startWatch()
+	return nil
+}
+
+// deny marks the commands that --deny-commands names.
+func (p *Process) deny() error {
+	for _, name := range strings.FieldsFunc(strings.ToLower(p.cfg.DenyCommands), func(r rune) bool { return r == ',' || r == ' ' }) {
+		cmd := p.table[name]
+		if cmd == nil {
+			return fmt.Errorf("--deny-commands: there is no command %q to deny; those of connections (PING, HELLO, AUTH, CLIENT and the like) cannot be denied", name)
+		}
+		cmd.Denied = "NOPERM the command '" + name + "' is denied by --deny-commands"
 	}
 	return nil
 }
@@ -147,40 +177,6 @@ func (p *Process) Ready(ctx context.Context) error {
 		case <-time.After(time.Millisecond):
 		}
 	}
-}
-
-// Stop drains: slices move to other processes, if there are any; then there are no
-// new connections, every command under way is finished, and everything is closed.
-// When ctx ends, what is left is cut.
-func (p *Process) Stop(ctx context.Context) error {
-	var errs []error
-	var wg sync.WaitGroup
-	for _, n := range p.nodes {
-		n.draining.Store(true)
-	}
-	p.leave(ctx)
-	for _, n := range p.nodes {
-		wg.Go(func() { n.leaveRings(ctx) })
-	}
-	wg.Wait()
-	for _, n := range p.nodes {
-		wg.Go(func() { n.drain(ctx) })
-	}
-	wg.Wait()
-	for _, n := range p.nodes {
-		errs = append(errs, n.close(ctx))
-	}
-	errs = append(errs, p.closeCausal())
-	if p.assigner != nil {
-		p.assigner.Close()
-	}
-	if p.coord != nil {
-		errs = append(errs, p.coord.Close())
-	}
-	if p.store != nil {
-		errs = append(errs, p.store.Close())
-	}
-	return errors.Join(errs...)
 }
 
 // unique is a name nothing else has.

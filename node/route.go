@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -22,7 +23,7 @@ var errNowhere = errors.New("TRYAGAIN nothing was written: the keys have no reac
 // If track, its interest in the key was remembered before.
 func (n *Node) read(c *resp.Conn, key []byte, w *resp.Writer, track bool) (linear.Entry[string], error) {
 	if e, ok := n.cache.Peek(view(key)); ok && !(track && e.Copy) {
-		n.m.hit()
+		n.m.served(e, forClient)
 		if track {
 			n.track.read(key, e)
 		}
@@ -35,7 +36,7 @@ func (n *Node) read(c *resp.Conn, key []byte, w *resp.Writer, track bool) (linea
 	defer cancel()
 	name := string(key)
 	if n.p.cfg.VersionsOnly && !track { // nobody has the value in memory
-		return n.cache.GetEntry(ctx, name)
+		return n.entry(ctx, name, forClient)
 	}
 	own := !track && n.cache.Shares(name)
 	for try := 0; try < 2 && !own; try++ { // once more if our table was old
@@ -63,12 +64,21 @@ func (n *Node) read(c *resp.Conn, key []byte, w *resp.Writer, track bool) (linea
 		}
 	}
 	owned := track && n.cache.Owns(name)
-	e, err := n.cache.GetEntry(ctx, name)
+	e, err := n.entry(ctx, name, forClient)
 	switch {
 	case owned:
 		n.track.read(key, e)
 	case track:
 		n.track.disown(c, key)
+	}
+	return e, err
+}
+
+// entry is the state of a key as this node's cache has it, or reads it, and is counted.
+func (n *Node) entry(ctx context.Context, key string, who int) (linear.Entry[string], error) {
+	e, err := n.cache.GetEntry(ctx, key)
+	if err == nil {
+		n.m.served(e, who)
 	}
 	return e, err
 }
@@ -127,13 +137,19 @@ func (n *Node) run(c *resp.Conn, j *job, keys []string, w *resp.Writer) {
 	w.MayBlock()
 	ctx, cancel := context.WithTimeout(c.Context(), n.p.cfg.Timeout)
 	defer cancel()
-	if j.conn = c; c.Tracks() {
+	n.runWithin(ctx, c, j, keys, w)
+}
+
+// runWithin is run with the time limit of ctx. Without a connection the job is this
+// node's own.
+func (n *Node) runWithin(ctx context.Context, c *resp.Conn, j *job, keys []string, w *resp.Writer) {
+	if j.conn = c; c != nil && c.Tracks() {
 		j.by = c.ID()
 	}
+	defer n.uncertain(j, keys, w, len(w.Bytes()))
 	wait := time.Millisecond
 	for {
-		done := n.attempt(ctx, j, keys, w)
-		if done {
+		if ctx.Err() == nil && n.attempt(ctx, j, keys, w) {
 			return
 		}
 		n.shard.Hurry()
@@ -168,6 +184,9 @@ func (n *Node) attempt(ctx context.Context, j *job, keys []string, w *resp.Write
 	if !ok || r.Node == "" || r.Node == n.incarnation {
 		return false
 	}
+	if j.within, ok = timeLeft(ctx); !ok {
+		return false
+	}
 	n.m.forwarded[1].Inc()
 	var b []byte
 	var err error
@@ -190,6 +209,21 @@ func (n *Node) attempt(ctx context.Context, j *job, keys []string, w *resp.Write
 	}
 	return true
 }
+
+// timeLeft is how long the owner of keys may take, so that its answer arrives before
+// the caller stops waiting: an owner that runs out of time says what it knows. It reports
+// false if too little is left to begin.
+func timeLeft(ctx context.Context) (time.Duration, bool) {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return maxWithin * time.Millisecond, true
+	}
+	left := time.Until(end)
+	left -= max(left/8, minMargin)
+	return left, left >= time.Millisecond
+}
+
+const minMargin = 5 * time.Millisecond // for two messages on a busy machine
 
 // errCrossOwner: transactions, like clusters of Redis, want their keys together.
 var errCrossOwner = errors.New("CROSSSLOT the keys belong to different owners; a transaction's keys must have one owner")
@@ -340,12 +374,13 @@ func (n *Node) serve(ctx context.Context, frame []byte, over *asker) []byte {
 		}
 		e, hit := n.cache.Peek(key)
 		if hit && !(tracked && e.Copy) {
+			n.m.served(e, forNode)
 			return appendEntry([]byte{answerDone}, e)
 		}
 		if !n.cache.Owns(key) && (tracked || !n.cache.Shares(key)) { // whoever asks reads the store as well as we would, and learns that its table is old
 			return binary.AppendUvarint([]byte{answerNotOwner}, n.shard.Table().Version)
 		}
-		e, err := n.cache.GetEntry(ctx, key)
+		e, err := n.entry(ctx, key, forNode)
 		if err != nil {
 			return append([]byte{answerError}, errorText(err)...)
 		}
@@ -358,7 +393,7 @@ func (n *Node) serve(ctx context.Context, frame []byte, over *asker) []byte {
 		return n.offered(frame)
 	case frameMove, frameCopies:
 		return n.p.obeyed(frame)
-	case frameHello, frameWho, frameState, frameLiving:
+	case frameHello, frameWho, frameState, frameLiving, frameMembers:
 		return n.asked(ctx, frame[1])
 	case frameInvalid:
 		return n.track.invalid(frame)
@@ -375,21 +410,27 @@ func (n *Node) serve(ctx context.Context, frame []byte, over *asker) []byte {
 		if !n.possible(j) || len(keys) == 0 {
 			return append([]byte{answerError}, "ERR "+errFrame.Error()...)
 		}
+		ctx, cancel := context.WithTimeout(ctx, min(cmp.Or(j.within, n.p.cfg.Timeout), n.p.cfg.Timeout))
+		defer cancel()
 		if j.from = over; j.track {
 			for _, k := range n.readsOf(j) {
 				n.track.interest(over, string(k))
 			}
 		}
-		b, err := n.do(ctx, j, keys)
-		switch {
-		case errors.Is(err, linear.ErrNotOwner):
-			return []byte{answerNotOwner}
-		case err != nil:
-			return append([]byte{answerError}, errorText(err)...)
-		}
-		return append([]byte{answerDone}, b...)
+		return answered(n.do(ctx, j, keys))
 	}
 	return append([]byte{answerError}, "ERR "+errFrame.Error()...)
+}
+
+// answered is what another node is told of its job.
+func answered(reply []byte, err error) []byte {
+	switch {
+	case errors.Is(err, linear.ErrNotOwner):
+		return []byte{answerNotOwner}
+	case err != nil:
+		return append([]byte{answerError}, errorText(err)...)
+	}
+	return append([]byte{answerDone}, reply...)
 }
 
 // possible checks a job of another node as commands of clients are checked.

@@ -9,28 +9,35 @@ import (
 )
 
 // script is what a Lua script of a client does, done by commands we have. Its
-// arguments are one key and then at least values others.
+// arguments are one key, or several, and then at least values others.
 type script struct {
 	values int
-	run    func(x kv, key []byte, arg [][]byte, w *resp.Writer)
+	many   bool // several keys may be given
+	run    func(l *lua)
 }
 
-// scripts are those that rueidislock and rueidisaside send, by the SHA-1 of their
-// text. There is no Lua here: others are refused, and say so.
+// on is a script of one key.
+func on(run func(x kv, key []byte, arg [][]byte, w *resp.Writer)) func(*lua) {
+	return func(l *lua) { run(l.x, l.keys[0], l.arg, l.w) }
+}
+
+// scripts are those of rueidislock and rueidisaside, by the SHA-1 of their text, and
+// those of listing, by that of their plain text. There is no Lua here: others are
+// refused, and say so.
 var scripts = map[string]script{
-	"9eb62214c9af87ae5f9a9f12bb4520281c0d2ae1": {1, release},
-	"7726c7be95e2a0ed082ec1da1e26b562f5c8903f": {1, release},
-	"852ba6ec6104340ced36643283c856d4698569e4": {2, extend},
-	"fa3d1aaa7e4145457755016a3d5daf72fa7a11bf": {2, acquire("NX", "PX")},
-	"3875d208d9e377969d2022550302cc83ad17b584": {2, acquire("NX", "PXAT")},
-	"4384ed08baff4dd7071b6c78c516a2fded4ee3e7": {2, acquire("PX")},
-	"c10e8119872659b926e8e28002d9b7fccbf15617": {2, acquire("PXAT")},
-	"3913f9de2aab2b98021c6f9b04f7293af86e2c61": {3, replace},
-	"fb80ce0e2c4327e6b8b4818dcf4591eec0ebbc2c": {2, claim},
+	"9eb62214c9af87ae5f9a9f12bb4520281c0d2ae1": {values: 1, run: on(release)},
+	"7726c7be95e2a0ed082ec1da1e26b562f5c8903f": {values: 1, run: on(release)},
+	"852ba6ec6104340ced36643283c856d4698569e4": {values: 2, run: on(extend)},
+	"fa3d1aaa7e4145457755016a3d5daf72fa7a11bf": {values: 2, run: on(acquire("NX", "PX"))},
+	"3875d208d9e377969d2022550302cc83ad17b584": {values: 2, run: on(acquire("NX", "PXAT"))},
+	"4384ed08baff4dd7071b6c78c516a2fded4ee3e7": {values: 2, run: on(acquire("PX"))},
+	"c10e8119872659b926e8e28002d9b7fccbf15617": {values: 2, run: on(acquire("PXAT"))},
+	"3913f9de2aab2b98021c6f9b04f7293af86e2c61": {values: 3, run: on(replace)},
+	"fb80ce0e2c4327e6b8b4818dcf4591eec0ebbc2c": {values: 2, run: on(claim)},
 }
 
 const (
-	errScript   = "ERR this script is not known: there is no Lua here, only the scripts of rueidislock and rueidisaside"
+	errScript   = "ERR this script is not known: there is no Lua here, only the scripts of common locks and counters, which docs/clients.md lists; use WATCH, MULTI and EXEC, or FR.CAS, instead"
 	errNoScript = "NOSCRIPT No matching script. Please use EVAL."
 )
 
@@ -101,13 +108,16 @@ func claim(x kv, key []byte, arg [][]byte, w *resp.Writer) {
 	value(e, w)
 }
 
-// known finds the script that EVAL or EVALSHA names, and checks what it is given.
+// known finds the script that EVAL or EVALSHA names, and checks what it is given. It
+// has the arguments name the script as every node knows it.
 // If it is nil, the answer is an error.
 func known(args [][]byte, w *resp.Writer) *script {
-	name, missing := lower(args[1]), errNoScript
+	sha, missing := lower(args[1]), errNoScript
 	if lower(args[0]) == "eval" {
-		name, missing = fingerprint(args[1]), errScript
+		missing = errScript
+		sha, _ = scriptCache.load(args[1])
 	}
+	name := scriptCache.name(sha)
 	s, ok := scripts[name]
 	keys, number := integer(args[2])
 	switch {
@@ -119,9 +129,12 @@ func known(args [][]byte, w *resp.Writer) *script {
 		w.Error("ERR Number of keys can't be greater than number of args")
 	case !ok:
 		w.Error(missing)
-	case keys != 1 || len(args) < 4+s.values:
+	case s.many && keys < 1 || int64(len(args)) < 3+keys+int64(s.values):
+		w.Error("ERR this script takes a key, and more arguments than these")
+	case !s.many && keys != 1:
 		w.Error("ERR this script takes one key, and more arguments than these")
 	default:
+		args[0], args[1] = []byte("evalsha"), []byte(name)
 		return &s
 	}
 	return nil
@@ -134,7 +147,8 @@ func fingerprint(text []byte) string {
 
 func eval(x kv, args [][]byte, w *resp.Writer) {
 	if s := known(args, w); s != nil {
-		s.run(x, args[3], args[4:], w)
+		n, _ := integer(args[2])
+		s.run(&lua{x: x, keys: args[3 : 3+n], arg: args[3+n:], w: w})
 	}
 }
 
@@ -142,22 +156,19 @@ func eval(x kv, args [][]byte, w *resp.Writer) {
 func scripting(args [][]byte, w *resp.Writer) {
 	switch sub := strings.ToLower(string(args[1])); {
 	case sub == "load" && len(args) == 3:
-		name := fingerprint(args[2])
-		if _, ok := scripts[name]; !ok {
+		sha, ok := scriptCache.load(args[2])
+		if !ok {
 			w.Error(errScript)
 			return
 		}
-		w.BulkString(name)
+		w.BulkString(sha)
 	case sub == "exists" && len(args) > 2:
 		w.Array(len(args) - 2)
 		for _, name := range args[2:] {
-			if _, ok := scripts[lower(name)]; ok {
-				w.Int(1)
-			} else {
-				w.Int(0)
-			}
+			w.Int(int64(flag(scriptCache.has(lower(name)))))
 		}
 	case sub == "flush" && len(args) <= 3:
+		scriptCache.flush()
 		w.SimpleString("OK")
 	default:
 		w.Error("ERR unknown subcommand or wrong number of arguments for SCRIPT; LOAD, EXISTS and FLUSH are known")

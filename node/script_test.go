@@ -132,9 +132,9 @@ func TestScripts(t *testing.T) {
 		{"EVALSHA " + extend + " 1 k me 4000000000000", "0"}, {"EVALSHA " + extend + " 1 k v 4000000000000", "1"}, {"PERSIST k", "1"},
 		{"EVALSHA " + release + " 1 k me", "0"}, {"EVALSHA " + release + " 1 k v", "1"}, {"EXISTS k", "0"},
 		{"EVALSHA " + claim + " 1 k me x", "-ERR value is not an integer or out of range"}, {"EXISTS k", "0"},
-		{"EVALSHA " + claim + " 1 k", "-ERR this script takes one key..."}, {"EVALSHA " + claim + " 2 k l me 5", "-ERR this script takes one key..."},
+		{"EVALSHA " + claim + " 1 k", "-ERR this script takes a key..."}, {"EVALSHA " + claim + " 2 k l me 5", "-ERR this script takes one key..."},
 		{"EVAL return 0", "-ERR this script is not known..."}, {"SCRIPT LOAD x", "-ERR this script is not known..."}, {"SCRIPT NOSUCH", "-ERR..."},
 		{"MULTI", "OK"}, {"EVALSHA " + claim + " 1 k me 100000", "QUEUED"}, {"EVAL x 0", "QUEUED"}, {"GET k", "QUEUED"},
-		{"EXEC", "[(nil) -ERR this script is not known: there is no Lua here, only the scripts of rueidislock and rueidisaside me]"},
+		{"EXEC", "[(nil) -ERR this script is not known: there is no Lua here, only the scripts of common locks and counters, which docs/clients.md lists; use WATCH, MULTI and EXEC, or FR.CAS, instead me]"},
 	})
 }

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/freshet-cache/freshet/causal"
@@ -18,6 +19,7 @@ var causalCommands = []resp.Command{
 	{Name: "fr.cmget", Arity: -3, Flags: []string{"readonly", "fast"}, FirstKey: 2, LastKey: -1, Step: 1, Group: "freshet", Summary: "FR.CMGET token key...: answers the next token, and the values from one causal cut.", Since: "0.1.0"},
 	{Name: "fr.cset", Arity: -4, Flags: []string{"write", "denyoom"}, FirstKey: 2, LastKey: 2, Step: 1, Group: "freshet", Summary: "FR.CSET token key value [REPLACE]: sets a key and answers the next token. Where the space merges, the value is merged with what the session sees, or replaces that.", Since: "0.1.0"},
 	{Name: "fr.cdel", Arity: 3, Flags: []string{"write"}, FirstKey: 2, LastKey: 2, Step: 1, Group: "freshet", Summary: "FR.CDEL token key: removes a key and answers the next token.", Since: "0.1.0"},
+	{Name: "fr.token", Arity: -1, Flags: []string{"fast"}, Group: "freshet", Summary: "FR.TOKEN [token]: answers the token of this connection's session in the selected causal space, or has the session know what another token knows.", Since: "0.1.0"},
 	{Name: "fr.cjoin", Arity: -3, Flags: []string{"fast"}, Group: "freshet", Summary: "FR.CJOIN token token...: answers the token of a session that knows what all of them know.", Since: "0.1.0"},
 	{Name: "fr.tbegin", Arity: 2, Flags: []string{"fast"}, Group: "freshet", Summary: "FR.TBEGIN token: answers the token of a transaction of a session.", Since: "0.1.0"},
 	{Name: "fr.tmget", Arity: -3, Flags: []string{"readonly", "fast"}, FirstKey: 2, LastKey: -1, Step: 1, Group: "freshet", Summary: "FR.TMGET tx key...: answers the transaction's next token, and values from its snapshot; STALE if that is gone: begin again.", Since: "0.1.0"},
@@ -76,7 +78,7 @@ func (n *Node) workflow(c *resp.Conn, name string, args [][]byte, w *resp.Writer
 	ctx, cancel := context.WithTimeout(c.Context(), n.p.cfg.Timeout)
 	defer cancel()
 	if len(n.causal) == 0 {
-		w.Error("ERR no causal space is open; start freshet serve with --causal NAME or --tcc NAME")
+		w.Error("ERR no causal space is open; start freshet serve with --space NAME=causal")
 		return true
 	}
 	out := resp.NewWriter(w.Proto())
@@ -95,9 +97,9 @@ func causalError(err error) string {
 		err  error
 		code string
 	}{
-		{causal.ErrToken, "BADTOKEN "}, {causal.ErrForged, "BADTOKEN "}, {causal.ErrOtherSpace, "BADTOKEN "},
+		{causal.ErrUntold, "UNKNOWN "}, {causal.ErrOutcomeUnknown, "UNKNOWN "}, {causal.ErrToken, "BADTOKEN "}, {causal.ErrForged, "BADTOKEN "}, {causal.ErrOtherSpace, "BADTOKEN "}, {causal.ErrAhead, "BADTOKEN "},
 		{causal.ErrBusy, "TRYAGAIN "}, {causal.ErrBehind, "TRYAGAIN "}, {causal.ErrJoining, "TRYAGAIN "}, {causal.ErrOver, "TRYAGAIN "},
-		{causal.ErrOutcomeUnknown, "UNKNOWN "}, {causal.ErrStale, "STALE "}, {context.DeadlineExceeded, "TRYAGAIN "},
+		{causal.ErrStale, "STALE "}, {context.DeadlineExceeded, "TRYAGAIN "},
 	} {
 		if errors.Is(err, k.err) {
 			code = k.code
@@ -110,10 +112,15 @@ func causalError(err error) string {
 type workflowCommand func(n *Node, ctx context.Context, args [][]byte, w *resp.Writer) error
 
 var sessionCommands = map[string]workflowCommand{
-	"fr.begin": func(n *Node, _ context.Context, args [][]byte, w *resp.Writer) error {
+	"fr.begin": func(n *Node, ctx context.Context, args [][]byte, w *resp.Writer) error {
 		c := n.causal[string(args[1])]
 		if c == nil {
-			return errors.New("no such causal space; see --causal and --tcc")
+			return fmt.Errorf("no causal space is called %.110q; see --space", args[1])
+		}
+		if !c.keyed {
+			if err := c.ring.Keyed(ctx); err != nil { // the node has just started
+				return err
+			}
 		}
 		return tell(w, c.space.Begin())
 	},
@@ -153,7 +160,7 @@ var sessionCommands = map[string]workflowCommand{
 		if err != nil {
 			return err
 		}
-		return tell(w, s)
+		return tellWrite(ctx, w, s)
 	},
 	"fr.cdel": func(n *Node, ctx context.Context, args [][]byte, w *resp.Writer) error {
 		s, err := n.sessionOf(args[1])
@@ -163,7 +170,7 @@ var sessionCommands = map[string]workflowCommand{
 		if err != nil {
 			return err
 		}
-		return tell(w, s)
+		return tellWrite(ctx, w, s)
 	},
 	"fr.cjoin": func(n *Node, _ context.Context, args [][]byte, w *resp.Writer) error {
 		s, err := n.sessionOf(args[1])
@@ -265,7 +272,7 @@ var txCommands = map[string]workflowCommand{
 		if err != nil {
 			return err
 		}
-		return tell(w, s)
+		return tellWrite(ctx, w, s)
 	},
 }
 
@@ -288,6 +295,18 @@ func tell(w *resp.Writer, s interface{ Token() (string, error) }) error {
 	token, err := s.Token()
 	w.BulkString(token)
 	return err
+}
+
+// tellWrite writes the token of a session that has written. That is done whether or not it can be told.
+func tellWrite(ctx context.Context, w *resp.Writer, s *causalSession) error {
+	err := s.Shrink(ctx, 0)
+	if err == nil {
+		err = tell(w, s)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", causal.ErrUntold, err)
+	}
+	return nil
 }
 
 func texts(args [][]byte) []string {

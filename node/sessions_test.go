@@ -3,8 +3,11 @@ package node
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/freshet-cache/freshet/resp"
 	"github.com/freshet-cache/freshet/store/dotted"
@@ -14,7 +17,9 @@ import (
 // of them are in both rings.
 func causalNodes(t *testing.T, nodes int) (*Process, []*wire) {
 	t.Helper()
-	p := start(t, func(c *Config) { c.Nodes, c.Causal, c.TCC, c.TokenKey = nodes, "feeds, walls", "shop", "secret" })
+	p := start(t, func(c *Config) {
+		c.Nodes, c.Spaces, c.TokenKey = nodes, spacesOf(t, "feeds=causal,db=3;walls=causal;shop=causal,tcc,db=4"), "secret"
+	})
 	var all []*wire
 	for _, n := range p.nodes {
 		c := dial(t, n.addr)
@@ -104,7 +109,7 @@ func TestWorkflowMistakes(t *testing.T) {
 		want string
 		args []string
 	}{
-		{"ERR no such causal space", []string{"FR.BEGIN", "nowhere"}},
+		{"ERR no causal space is called", []string{"FR.BEGIN", "nowhere"}},
 		{"BADTOKEN", []string{"FR.CGET", "nonsense", "k"}},
 		{"BADTOKEN", []string{"FR.CGET", "", "k"}},
 		{"BADTOKEN", []string{"FR.CGET", s[:len(s)-3], "k"}},
@@ -131,9 +136,8 @@ func TestWorkflowMistakes(t *testing.T) {
 		t.Error(v)
 	}
 	for _, bad := range []func(*Config){
-		func(c *Config) { c.Causal = "a/b" },
-		func(c *Config) { c.Causal, c.TCC = "a", "a" },
-		func(c *Config) { c.Causal, c.Store = "a", "mysql://u@h/db" },
+		func(c *Config) { c.Spaces = spacesOf(t, "a/b=causal") },
+		func(c *Config) { c.Spaces, c.Store = spacesOf(t, "a=causal"), "mysql://u@h/db" },
 		func(c *Config) { c.CausalKeys = 0 },
 	} {
 		cfg := Defaults()
@@ -149,7 +153,7 @@ func TestWorkflowMistakes(t *testing.T) {
 func TestMergingSpaces(t *testing.T) {
 	dir := t.TempDir()
 	p := start(t, func(c *Config) {
-		c.Nodes, c.Store, c.Data, c.Causal, c.TCC = 2, "pebble:", dir, "carts=union", "tops=max"
+		c.Nodes, c.Store, c.Data, c.Spaces = 2, "pebble:", dir, spacesOf(t, "carts=causal,merge=union;tops=causal,merge=max,tcc")
 		c.MaxValue = 1000
 	})
 	a, b := dial(t, p.nodes[0].addr), dial(t, p.nodes[1].addr)
@@ -195,12 +199,12 @@ func TestMergingSpaces(t *testing.T) {
 // A space that merges is not opened as one that does not.
 func TestSpaceGoesOnAsItWasBegun(t *testing.T) {
 	cfg := Defaults()
-	cfg.Listen, cfg.Admin, cfg.Data, cfg.Causal = "127.0.0.1:0", "127.0.0.1:0", t.TempDir(), "carts=union"
+	cfg.Listen, cfg.Admin, cfg.Data = "127.0.0.1:0", "127.0.0.1:0", t.TempDir()
 	for _, x := range []struct {
 		spaces string
 		want   error
-	}{{"carts=union", nil}, {"carts", dotted.ErrKept}, {"carts=max", nil}} {
-		cfg.Causal = x.spaces
+	}{{"carts=causal,merge=union", nil}, {"carts=causal", dotted.ErrKept}, {"carts=causal,merge=max", nil}} {
+		cfg.Spaces = spacesOf(t, x.spaces)
 		p, err := Start(cfg)
 		if !errors.Is(err, x.want) {
 			t.Errorf("%s: %v", x.spaces, err)
@@ -213,26 +217,176 @@ func TestSpaceGoesOnAsItWasBegun(t *testing.T) {
 	}
 }
 
+// spacesOf reads what a flag says.
+func spacesOf(t testing.TB, text string) (s Spaces) {
+	t.Helper()
+	if err := s.Set(text); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// What is wrong with a space is said at once, with its name.
 func TestSpacesThatCannotBe(t *testing.T) {
-	for text, spaces := range map[string]string{"no merge function": "carts=concat", "up to 100 bytes": "=max", "twice": "a=max,a"} {
+	for text, want := range map[string]string{
+		"carts=causal,merge=concat":         "--space carts: no merge function is called \"concat\"",
+		"=causal":                           "1 to 100 bytes",
+		"a=causal;a=causal":                 "twice",
+		"a=strong":                          "--space a: no promise is called \"strong\"",
+		"a=causal,db=2;b=causal,db=2":       "--space b: a has db=2 already",
+		"a=causal,db=-1":                    "1 to 1023",
+		"a=causal,async,merge=max":          "async does not go with merge",
+		"feeds":                             "say NAME=PROMISE",
+		"a=causal,fast":                     "nothing is known of the option \"fast\"",
+		"a=causal,db=x":                     "db=x is not a number",
+		"a=causal,tcc=yes":                  "nothing is known of the option",
+		"a=causal,async;b=causal,async,tcc": "directory for it with --data",
+	} {
 		c := Defaults()
-		c.Causal = spaces
-		if _, err := c.spacesOf(); err == nil || !strings.Contains(err.Error(), text) {
-			t.Errorf("%s: %v", spaces, err)
+		c.Data = ""
+		err := c.Spaces.Set(text)
+		if err == nil {
+			err = c.Check()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	for _, name := range []string{"a b", "a=b", "a,b", "a;b", "a/b", `a\b`, "a\tb", strings.Repeat("a", 101)} {
+		c := Defaults()
+		c.Spaces = Spaces{{Name: name, Promise: "causal"}}
+		if err := c.Check(); err == nil || !strings.Contains(err.Error(), "1 to 100 bytes") {
+			t.Errorf("a space called %.20q: %v", name, err)
+		}
+	}
+	c := Defaults()
+	c.Store, c.Spaces = "memory:", spacesOf(t, "a=causal,async")
+	if err := c.Check(); err == nil || !strings.Contains(err.Error(), "use pebble: or postgres") {
+		t.Error(err)
+	}
+}
+
+// Flags, the environment and YAML say the same of spaces, and what is printed is read again.
+func TestSpacesAsText(t *testing.T) {
+	const flag = "feeds=causal,db=3;carts=causal,merge=union;orders=causal,tcc,async"
+	want := spacesOf(t, flag)
+	if got := want.String(); got != flag {
+		t.Errorf("%s is printed as %s", flag, got)
+	}
+	printed, err := yaml.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{string(printed), "{feeds: {promise: causal, db: 3}, carts: {promise: causal, merge: union}, orders: {promise: causal, tcc: true, async: true}}"} {
+		var got Spaces
+		if err := yaml.Unmarshal([]byte(text), &got); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s is read as %v, %v", text, got, err)
+		}
+	}
+	var short Spaces
+	if err := yaml.Unmarshal([]byte("feeds: causal"), &short); err != nil || !slices.Equal(short, spacesOf(t, "feeds=causal")) {
+		t.Errorf("%v, %v", short, err)
+	}
+	for _, bad := range []string{"[feeds]", "{feeds: {promise: causal, ttl: 3}}", "{feeds: {promise: [1]}}"} {
+		if err := yaml.Unmarshal([]byte(bad), &short); err == nil {
+			t.Errorf("%s is read", bad)
 		}
 	}
 }
 
-// What --causal-async needs is said at once.
+// A connection that selects the database of a causal space is a session: plain commands
+// read what it wrote and read, at whichever node its token is taken up.
+func TestDatabaseOfACausalSpace(t *testing.T) {
+	_, all := causalNodes(t, 2)
+	a, b := all[0], all[1]
+	says := func(c *wire, want string, cmd ...string) string {
+		t.Helper()
+		r := c.do(cmd...)
+		if want != "" && !strings.Contains(r.String(), want) {
+			t.Errorf("%v answers %v, want %s", cmd, r, want)
+		}
+		return r.Text
+	}
+	says(a, "OK", "set", "k", "linear")
+	says(a, "SELECT one first", "fr.token")
+	says(a, "out of range", "select", "9")
+	for _, c := range []*wire{a, b} {
+		says(c, "OK", "select", "3")
+	}
+	says(a, "OK", "set", "k", "v")
+	says(a, "v", "get", "k")
+	says(a, "1", "strlen", "k")
+	says(a, "2", "exists", "k", "k", "none")
+	says(a, "OK", "mset", "x", "1", "y", "2")
+	says(a, "[1 2 (nil)]", "mget", "x", "y", "z")
+	says(b, "OK", "fr.token", says(a, "", "fr.token"))
+	says(b, "[1 2 v]", "mget", "x", "y", "k")
+	says(b, "2", "del", "x", "y", "x", "none")
+	says(a, "OK", "fr.token", says(b, "", "fr.token"))
+	says(a, "[(nil) (nil) v]", "mget", "x", "y", "k")
+	says(a, "OK", "select", "4")
+	says(a, "(nil)", "get", "k")
+	says(a, "BADTOKEN", "fr.token", says(b, "", "fr.token"))
+	says(a, "BADTOKEN", "fr.token", "nonsense")
+	says(a, "one token", "fr.token", "a", "b")
+	says(a, "no options", "set", "k", "v", "nx")
+	says(a, "ERR INCR does not work in the causal space shop", "incr", "n")
+	says(a, "does not work", "flushall")
+	says(a, "does not work", "keys", "*")
+	says(a, "wrong number", "mset", "a")
+	says(a, "keys have 1 to", "get", "")
+	says(a, "OK", "multi")
+	says(a, "QUEUED", "get", "k")
+	says(a, "EXECABORT", "exec")
+	says(a, "RESET", "reset")
+	says(a, "linear", "get", "k")
+	says(a, "OK", "select", "3")
+	if s, empty := says(a, "", "fr.token"), says(b, "", "fr.begin", "feeds"); s != empty {
+		t.Errorf("after RESET the session knows something: %s, and one that knows nothing is %s", s, empty)
+	}
+	a.do("select", "0")
+	a.do("hello", "3")
+	a.do("client", "tracking", "on")
+	a.do("select", "3")
+	says(a, "CLIENT TRACKING does not work", "get", "k")
+	says(b, "db=3", "client", "info")
+	if _, err := b.nc.Write([]byte("SET p 1\r\nSET q 2\r\nGET p\r\nGET q\r\nGET none\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"OK", "OK", "1", "2", "(nil)"} {
+		if r := b.reply(); r.String() != want {
+			t.Errorf("in a pipeline: %v, want %s", r, want)
+		}
+	}
+}
+
+// RESET forgets what was watched, as in Redis.
+func TestResetForgetsWhatIsWatched(t *testing.T) {
+	p := start(t, nil)
+	addr, _ := p.Addr(0)
+	a, b := dial(t, addr), dial(t, addr)
+	for _, reset := range []bool{false, true} {
+		a.do("watch", "k")
+		if reset {
+			a.do("reset")
+		}
+		b.do("incr", "k")
+		a.do("multi")
+		a.do("get", "k")
+		if r := a.do("exec"); (r.String() != "(nil)") != reset {
+			t.Errorf("reset %v: EXEC answers %v", reset, r)
+		}
+	}
+}
+
+// What async needs is said at once.
 func TestAsyncConfig(t *testing.T) {
 	for want, change := range map[string]func(c *Config){
-		"name one with --causal":  func(c *Config) { c.Causal = "" },
 		"directory for it with":   func(c *Config) { c.Data = "" },
 		"use pebble: or postgres": func(c *Config) { c.Store = "memory:" },
-		"spaces that merge":       func(c *Config) { c.Causal = "feeds=union" },
 	} {
 		c := Defaults()
-		c.Causal, c.CausalAsync = "feeds", true
+		c.Spaces = spacesOf(t, "feeds=causal,async")
 		if err := c.Check(); err != nil {
 			t.Fatal(err)
 		}

@@ -184,6 +184,25 @@ func TestSpaceOfSeveralProcesses(t *testing.T) {
 	if _, err := all[0].p.Space("counts"); err == nil {
 		t.Error("a space was opened twice")
 	}
+	if _, err := conn.Exec(t.Context(), "SELECT counts.unguard_table('counters'); UPDATE counters SET n = n + 1000"); err != nil { // a migration, say
+		t.Fatal(err)
+	}
+	for i := range keys {
+		if err := all[i%3].view.Invalidate(t.Context(), spaceKey(i)); err != nil {
+			t.Error(err)
+		}
+		for w, v := range all {
+			if err := v.view.Ready(t.Context(), spaceKey(i)); err != nil {
+				t.Error(err)
+			}
+			if n, _, err := v.view.Get(t.Context(), spaceKey(i)); err != nil || n < 1000 {
+				t.Errorf("after %s was invalidated it is %d at %d: %v", spaceKey(i), n, w, err)
+			}
+		}
+	}
+	if _, err := conn.Exec(t.Context(), "SELECT counts.guard_table('counters', '{name}')"); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := conn.Exec(t.Context(), "UPDATE counters SET n = 0"); err == nil {
 		t.Error("rows were changed behind the caches")
 	}

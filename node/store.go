@@ -3,8 +3,11 @@ package node
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"path/filepath"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/freshet-cache/freshet/linear"
 	"github.com/freshet-cache/freshet/store/etcd"
@@ -53,10 +56,37 @@ func (p *Process) least(limit *int, flag string, most int) {
 	}
 }
 
-func (p *Process) openStore() (err error) {
-	c := &p.cfg
+// openStore opens the store, and waits for one that is starting or recovering.
+func (p *Process) openStore() error {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
+	said := ""
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		err := p.tryStore(ctx)
+		if err == nil || !comesUp(err) || ctx.Err() != nil {
+			return err
+		}
+		if said != err.Error() {
+			said = err.Error()
+			p.log.Warn("the store does not take connections yet; this process waits for it", "store", redacted(p.cfg.Store), "for", openTimeout, "err", err)
+		}
+		pause(ctx, wait)
+	}
+}
+
+// comesUp reports whether a store that failed to open may be starting: nobody listens
+// there, or PostgreSQL says that it starts, recovers or shuts down.
+func comesUp(err error) bool {
+	var state interface{ SQLState() string }
+	if errors.As(err, &state) {
+		return state.SQLState() == "57P03"
+	}
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET)
+}
+
+// tryStore opens the store once.
+func (p *Process) tryStore(ctx context.Context) (err error) {
+	c := &p.cfg
 	switch c.kind() {
 	case "memory":
 		p.store = memory.New(memory.Options{})
@@ -71,7 +101,7 @@ func (p *Process) openStore() (err error) {
 	case "etcd":
 		p.least(&c.MaxKey, "--max-key", etcd.MaxKey)
 		p.least(&c.MaxValue, "--max-value", etcd.MaxValue)
-		p.gather = etcd.MaxValue
+		p.gather, p.batch = etcd.MaxValue, etcd.MaxBatch
 		opt := etcd.Options{URL: c.Store, Cluster: p.cluster, MaxKey: c.MaxKey, MaxValue: c.MaxValue, Timeout: c.Timeout, Logger: p.log}
 		if c.TLSCA != "" {
 			opt.TLS = &tls.Config{MinVersion: tls.VersionTLS12}

@@ -14,6 +14,12 @@ const gatherBytes = 256 << 10
 // Gets implements resp.Handler: what is in memory is served from there, with one
 // reading of the clock for many.
 func (n *Node) Gets(c *resp.Conn, cmd *resp.Command, keys [][]byte, w *resp.Writer) {
+	if c.DB() != 0 {
+		for _, k := range keys {
+			n.inSpace(c, cmd, [][]byte{[]byte(cmd.Name), k}, w)
+		}
+		return
+	}
 	s := n.session(c)
 	names := s.names[:0]
 	for _, k := range keys {
@@ -34,6 +40,7 @@ func (n *Node) Gets(c *resp.Conn, cmd *resp.Command, keys [][]byte, w *resp.Writ
 			if track {
 				n.track.read(keys[at+i], e)
 			}
+			s.copy += uint64(flag(e.Copy))
 			if value(e, w); len(w.Bytes()) > gatherBytes {
 				w.MayBlock()
 			}
@@ -50,6 +57,12 @@ func (n *Node) Gets(c *resp.Conn, cmd *resp.Command, keys [][]byte, w *resp.Writ
 // nobody sees a later SET without an earlier one, as in Redis, and the store is
 // asked once.
 func (n *Node) Sets(c *resp.Conn, cmd *resp.Command, pairs [][]byte, w *resp.Writer) {
+	if c.DB() != 0 {
+		for p := range slices.Chunk(pairs, 2) {
+			n.inSpace(c, cmd, [][]byte{[]byte(cmd.Name), p[0], p[1]}, w)
+		}
+		return
+	}
 	for len(pairs) > 0 {
 		some := n.alike(pairs)
 		if some == 1 || !n.setAll(c, cmd, pairs[:2*some], w) {
@@ -82,7 +95,7 @@ func (n *Node) alike(pairs [][]byte) (some int) {
 // setAll runs SETs as one MSET. It reports false if nothing was done, because
 // their keys have several owners after all.
 func (n *Node) setAll(c *resp.Conn, cmd *resp.Command, pairs [][]byte, w *resp.Writer) bool {
-	defer n.m.timer(cmd.Name, len(pairs)/2)()
+	defer n.timed(c, cmd.Name, pairs, len(pairs)/2)()
 	w.MayBlock()
 	j := &job{proto: w.Proto(), cmds: [][][]byte{append([][]byte{[]byte("MSET")}, pairs...)}}
 	tmp := resp.NewWriter(w.Proto())

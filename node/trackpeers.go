@@ -3,8 +3,6 @@ package node
 import (
 	"context"
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -66,7 +64,7 @@ func (t *tracking) tellNodes(k *track.Ticket[*asker], j *job) {
 		frame := appendInvalid(nil, by, keys)
 		wg.Go(func() {
 			if b, err := l.Call(ctx, frame); err != nil || len(b) != 1 || b[0] != answerDone {
-				t.n.p.log.Debug("a node does not tell its clients what has changed; its link is cut", "err", err)
+				t.n.log.Debug("a node does not tell its clients what has changed; its link is cut", "err", err)
 				t.n.work.Go(l.Close)
 				<-t.parted(l).done // which takes introduceWait at most
 			}
@@ -106,7 +104,7 @@ func (t *tracking) forgetEverywhere(by cause) {
 // they are read through: the other node's interest ends with it, so it must be the
 // one that the request takes.
 func (t *tracking) call(ctx context.Context, addr string, frame []byte, c *resp.Conn, keys [][]byte, w *resp.Writer) ([]byte, error) {
-	l, err := t.n.peers.to(ctx, addr)
+	l, err := t.n.peers.to(ctx, addr, laneTracked)
 	if err != nil {
 		return nil, err
 	}
@@ -114,11 +112,7 @@ func (t *tracking) call(ctx context.Context, addr string, frame []byte, c *resp.
 	for _, k := range keys {
 		t.remember(c, k, l, w)
 	}
-	b, err := l.Call(ctx, frame)
-	if errors.Is(err, link.ErrFull) {
-		return nil, fmt.Errorf("%w: %w", errUnreached, err)
-	}
-	return b, err
+	return over(ctx, l, frame)
 }
 
 // interest notes that another node's clients read a key here, before it is looked
@@ -219,7 +213,7 @@ func (t *tracking) subscribe(ctx context.Context, addr string) bool {
 	if idle {
 		return true
 	}
-	l, err := t.n.peers.to(ctx, addr)
+	l, err := t.n.peers.to(ctx, addr, laneTracked)
 	if err != nil {
 		return false
 	}

@@ -113,7 +113,7 @@ func TestToldWhileLinksBreak(t *testing.T) {
 	followed(t, addresses(p), 40, func(rounds func(int64)) {
 		for i := range 30 {
 			n := p.nodes[i%3]
-			l, err := n.peers.to(context.Background(), p.nodes[(i+1+i/3%2)%3].addr)
+			l, err := n.peers.to(context.Background(), p.nodes[(i+1+i/3%2)%3].addr, laneTracked)
 			if err != nil && !errors.Is(err, errUnreached) {
 				t.Fatal(err)
 			}
@@ -232,7 +232,7 @@ func TestNotAcknowledgedBeforeABreakIsKnown(t *testing.T) {
 	c := tracker(t, p.nodes[1].addr)
 	c.do("get", "k")
 	w, r := dial(t, p.nodes[0].addr), dial(t, p.nodes[0].addr)
-	l, err := p.nodes[1].peers.to(t.Context(), p.nodes[0].addr)
+	l, err := p.nodes[1].peers.to(t.Context(), p.nodes[0].addr, laneTracked)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func flag(b bool) byte {
 func (n *Node) versionOf(ctx context.Context, key string, w *resp.Writer) (uint64, bool, error) {
 	r, ok := n.shard.Table().Find(key)
 	if !ok || r.Node == "" || r.Node == n.incarnation {
-		return n.cache.Version(ctx, key)
+		return n.versionHere(ctx, key, forClient)
 	}
 	w.MayBlock()
 	n.m.forwarded[0].Inc()
@@ -49,7 +49,16 @@ func (n *Node) versionOf(ctx context.Context, key string, w *resp.Writer) (uint6
 			return v, b[1] == 1, nil
 		}
 	}
-	return n.cache.Version(ctx, key)
+	return n.versionHere(ctx, key, forClient)
+}
+
+// versionHere is the version as this node's cache has it, or reads it, and is counted.
+func (n *Node) versionHere(ctx context.Context, key string, who int) (uint64, bool, error) {
+	e, err := n.cache.VersionEntry(ctx, key)
+	if err == nil {
+		n.m.served(e, who)
+	}
+	return e.Version, e.Exists, err
 }
 
 // stamped answers another node's versionOf, of what this one owns.
@@ -57,7 +66,7 @@ func (n *Node) stamped(ctx context.Context, key string) []byte {
 	if !n.cache.Owns(key) {
 		return []byte{answerNotOwner}
 	}
-	v, exists, err := n.cache.Version(ctx, key)
+	v, exists, err := n.versionHere(ctx, key, forNode)
 	if err != nil {
 		return append([]byte{answerError}, errorText(err)...)
 	}

@@ -2,6 +2,7 @@ package resp
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -14,10 +15,15 @@ type Command struct {
 	Group                   string
 	Summary                 string
 	Since                   string
+	// Denied says why no client may run the command, as an error text; empty if it may.
+	Denied string
+	// Spare lets the command run on the connections beyond MaxConns.
+	Spare bool
 
 	open       bool // before authentication
 	immediate  bool // not queued by MULTI
 	subscribed bool // possible while subscribed in RESP2
+	counted    bool // the number of keys stands before them
 	run        func(*Conn, [][]byte, *Writer)
 }
 
@@ -25,6 +31,9 @@ type Command struct {
 func (cmd *Command) Keys(args [][]byte) (keys [][]byte) {
 	if cmd.FirstKey == 0 {
 		return nil
+	}
+	if cmd.counted {
+		return countedKeys(args)
 	}
 	last := cmd.LastKey
 	if last < 0 {
@@ -34,6 +43,18 @@ func (cmd *Command) Keys(args [][]byte) (keys [][]byte) {
 		keys = append(keys, args[i])
 	}
 	return keys
+}
+
+// countedKeys are the keys of EVAL and EVALSHA, whose number stands before them.
+func countedKeys(args [][]byte) [][]byte {
+	if len(args) < 4 {
+		return nil
+	}
+	n, err := strconv.Atoi(string(args[2]))
+	if err != nil || n < 1 || n > len(args)-3 {
+		return nil
+	}
+	return args[3 : 3+n]
 }
 
 // DataCommands describe the commands on keys and the keyspace.
@@ -48,6 +69,7 @@ func DataCommands() []Command {
 		}
 		cmd.Flags, cmd.Summary = strings.Split(flags, ","), summary
 		cmd.immediate = cmd.Name == "watch"
+		cmd.counted = cmd.Name == "eval" || cmd.Name == "evalsha"
 		out = append(out, cmd)
 	}
 	return out
@@ -94,8 +116,8 @@ scan -2 0 0 0 generic 2.8.0 readonly | Walks the keys, some at a time.
 keys 2 0 0 0 generic 1.0.0 readonly | Returns the keys that fit a pattern.
 dbsize 1 0 0 0 server 1.0.0 readonly,fast | Counts the keys.
 randomkey 1 0 0 0 generic 1.0.0 readonly | Returns some key.
-flushdb -1 0 0 0 server 1.0.0 write | Removes all keys, one after the other.
-flushall -1 0 0 0 server 1.0.0 write | Removes all keys, one after the other.
+flushdb -1 0 0 0 server 1.0.0 write | FLUSHDB [ASYNC|SYNC]: removes all keys, in batches.
+flushall -1 0 0 0 server 1.0.0 write | FLUSHALL [ASYNC|SYNC]: removes all keys, in batches.
 info -1 0 0 0 server 1.0.0 loading,stale | Describes the server.
 config -2 0 0 0 server 2.0.0 admin,noscript,loading,stale | Reads settings.
 time 1 0 0 0 server 2.6.0 loading,stale,fast | Returns the server's wall clock.

@@ -6,12 +6,10 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,6 +36,7 @@ type Conn struct {
 	heldLen int      // their length as they were sent
 	left    int      // how many more it has
 	authed  atomic.Bool
+	db      atomic.Int32 // what SELECT has chosen
 	proto   atomic.Int32
 	closing atomic.Bool // after the reply at hand
 	hijack  func(net.Conn, *bufio.Reader)
@@ -60,6 +59,7 @@ type Conn struct {
 	cmd            string
 	reading        bool // a drain may cut it
 	timed          bool // a read deadline is set
+	spare          bool // beyond MaxConns
 	draining       bool
 	since          time.Time // when the client was first asked to authenticate
 	fails          int
@@ -68,6 +68,9 @@ type Conn struct {
 	subscribed atomic.Bool // to pushes, in RESP2
 	broken     atomic.Bool // whoever pushes were to go to has gone
 }
+
+// DB is the database that SELECT has chosen, 0 at first.
+func (c *Conn) DB() int { return int(c.db.Load()) }
 
 type replyMode uint8
 
@@ -248,7 +251,7 @@ func (c *Conn) answer() (again bool) {
 // follow, as they do in a pipeline: then alike are the arguments of them all, and
 // request is as long as they are.
 func (c *Conn) more(args [][]byte) bool {
-	if c.recent == nil || !bytes.Equal(c.raw, args[0]) || c.multi != nil || !c.authed.Load() || c.silent != replyOn {
+	if c.recent == nil || c.recent.Denied != "" || !bytes.Equal(c.raw, args[0]) || c.multi != nil || !c.authed.Load() || c.silent != replyOn {
 		return false
 	}
 	if !(c.recent.Name == "get" && len(args) == 2 || c.recent.Name == "set" && len(args) == 3) {
@@ -323,6 +326,7 @@ func (c *Conn) end(err error) {
 	var p *protocolError
 	if errors.As(err, &p) {
 		c.s.stats.protocol.Add(1)
+		c.tellCut("it does not speak the Redis protocol")
 		c.w.Error("ERR " + err.Error())
 	}
 	c.flush()
@@ -354,6 +358,7 @@ func (c *Conn) fill() error {
 	}
 	n, err := c.nc.Read(c.in[len(c.in):cap(c.in)])
 	c.resume()
+	c.s.stats.in.Add(uint64(n))
 	c.in = c.in[:len(c.in)+n]
 	c.mu.Lock()
 	c.reading = false
@@ -378,6 +383,8 @@ func (c *Conn) mayRead() bool {
 		return false
 	case !c.authed.Load():
 		end = c.since.Add(c.s.opt.AuthTimeout)
+	case c.spare:
+		end = c.since.Add(time.Second)
 	case c.s.opt.IdleTimeout > 0:
 		end = time.Now().Add(c.s.opt.IdleTimeout)
 	}
@@ -392,7 +399,11 @@ func (c *Conn) mayRead() bool {
 func (c *Conn) write() {
 	if c.w.err == nil {
 		_ = c.nc.SetWriteDeadline(time.Now().Add(c.s.opt.WriteTimeout))
+		c.s.stats.out.Add(uint64(len(c.w.buf)))
 		if _, c.w.err = c.nc.Write(c.w.buf); c.w.err != nil {
+			if errors.Is(c.w.err, os.ErrDeadlineExceeded) {
+				c.tellCut("it does not read its answers")
+			}
 			c.closing.Store(true) // who does not read is not served
 			c.cancel()
 		}
@@ -421,6 +432,14 @@ func (c *Conn) command(args [][]byte) {
 		c.w.Error(wrongArity(cmd.Name))
 	case !c.authed.Load() && !cmd.open:
 		c.w.Error("NOAUTH Authentication required.")
+	case cmd.Denied != "":
+		c.spoil()
+		c.tellDenied("default", cmd.Name)
+		c.w.Error(cmd.Denied)
+	case c.spare && !cmd.Spare && cmd.Name != "auth":
+		c.s.stats.rejected.Add(1)
+		c.w.Error(tooMany)
+		c.closing.Store(true)
 	case c.subscribed.Load() && c.Proto() == 2 && !cmd.subscribed:
 		c.w.Error(onlySubscribed(cmd, args))
 	case c.multi != nil && cmd.Name == "watch":
@@ -447,18 +466,6 @@ func (s *Server) lookup(name []byte) *Command {
 		low[i] = b
 	}
 	return s.table[string(low[:len(name)])]
-}
-
-func unknownCommand(args [][]byte) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "ERR unknown command '%.128s', with args beginning with: ", args[0])
-	for _, a := range args[1:] {
-		if b.Len() > 256 {
-			break
-		}
-		fmt.Fprintf(&b, "'%.128s' ", a)
-	}
-	return b.String()
 }
 
 func wrongArity(name string) string {

@@ -24,7 +24,7 @@ func init() {
 	own("echo", 2, "loading stale fast", false, false, "Answers its argument.", func(_ *Conn, a [][]byte, w *Writer) { w.Bulk(a[1]) })
 	own("quit", -1, "noscript loading stale fast no_auth allow_busy", true, true, "Closes the connection.", quit)
 	own("reset", 1, "noscript loading stale fast no_auth allow_busy", true, true, "Makes the connection as it was in the beginning.", reset)
-	own("select", 2, "loading stale fast", false, false, "Selects database 0, the only one.", selectDB)
+	own("select", 2, "loading stale fast", false, false, "Selects a database: 0, or one that a space has.", selectDB)
 	own("client", -2, "noscript loading stale", false, false, "Asks about connections, and sets their properties.", client)
 	own("command", -1, "loading stale", false, false, "Describes the commands.", describe)
 	own("multi", 1, "noscript loading stale fast allow_busy", false, true, "Begins a transaction.", multi)
@@ -108,6 +108,7 @@ func (c *Conn) login(user string, password []byte) bool {
 		c.authed.Store(ok || c.authed.Load())
 		return ok || user == "default"
 	}
+	c.tellDenied(fmt.Sprintf("%.64q", user), "auth")
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.fails++; c.fails >= 5 { // guessing costs a connection
@@ -164,6 +165,10 @@ func reset(c *Conn, _ [][]byte, w *Writer) {
 	c.proto.Store(2)
 	c.w.proto = 2
 	c.silent = replyOn
+	c.db.Store(0)
+	if h, ok := c.s.h.(Resetter); ok {
+		h.Reset(c)
+	}
 	c.authed.Store(c.s.opt.Password == "")
 	c.mu.Lock()
 	c.name, c.since = "", time.Now()
@@ -171,14 +176,15 @@ func reset(c *Conn, _ [][]byte, w *Writer) {
 	w.SimpleString("RESET")
 }
 
-func selectDB(_ *Conn, args [][]byte, w *Writer) {
+func selectDB(c *Conn, args [][]byte, w *Writer) {
 	n, err := strconv.Atoi(string(args[1]))
 	switch {
 	case err != nil:
 		w.Error("ERR value is not an integer or out of range")
-	case n != 0:
+	case n != 0 && !slices.Contains(c.s.opt.Databases, n):
 		w.Error("ERR DB index is out of range")
 	default:
+		c.db.Store(int32(n))
 		w.SimpleString("OK")
 	}
 }
@@ -335,8 +341,8 @@ func (c *Conn) describe() string {
 	if c.subscribed.Load() {
 		sub = 1
 	}
-	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=0 name=%s age=%d idle=0 flags=%s db=0 sub=%d psub=0 multi=-1 cmd=%s user=default redir=%d lib-name=%s lib-ver=%s resp=%d",
-		c.id, c.nc.RemoteAddr(), c.nc.LocalAddr(), c.name, int(time.Since(c.created).Seconds()), flags, sub, c.cmd, c.tracking.redirect(), c.lib, c.ver, c.proto.Load())
+	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=0 name=%s age=%d idle=0 flags=%s db=%d sub=%d psub=0 multi=-1 cmd=%s user=default redir=%d lib-name=%s lib-ver=%s resp=%d",
+		c.id, c.nc.RemoteAddr(), c.nc.LocalAddr(), c.name, int(time.Since(c.created).Seconds()), flags, c.db.Load(), sub, c.cmd, c.tracking.redirect(), c.lib, c.ver, c.proto.Load())
 }
 
 func clientList(c *Conn, args [][]byte, w *Writer) {

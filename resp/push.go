@@ -152,6 +152,7 @@ func (c *Conn) Reads() {
 func (c *Conn) cut() error {
 	if !c.closing.Load() {
 		c.s.stats.dropped.Add(1)
+		c.tellCut("it did not take an invalidation in time")
 	}
 	c.kill()
 	return ErrGone

@@ -43,6 +43,9 @@ type Handler interface {
 	Closed(c *Conn)
 }
 
+// Resetter is a Handler that hears of RESET: what it keeps with the connection is over.
+type Resetter interface{ Reset(c *Conn) }
+
 // Queued is a command of a transaction. Its Args are the receiver's.
 type Queued struct {
 	Cmd  *Command
@@ -59,6 +62,13 @@ type Options struct {
 	TLS *tls.Config
 	// MaxConns bounds the connections. Default 10 000.
 	MaxConns int
+	// Databases are the numbers beside 0 that SELECT takes; Conn.DB says which one is
+	// selected. Default: none.
+	Databases []int
+	// Spare connections are taken beyond MaxConns, for commands that are marked Spare:
+	// what clients take must not keep other nodes out. Any other command is answered
+	// with an error there, and ends the connection. Default 0.
+	Spare int
 	// MaxBulk bounds one argument, in bytes. Default 16 MiB.
 	MaxBulk int
 	// MaxRequest bounds one command with all its arguments, in bytes. Default
@@ -117,13 +127,14 @@ type Server struct {
 	hijacked sync.WaitGroup
 }
 
-type stats struct{ total, rejected, commands, protocol, panics, dropped atomic.Uint64 }
+type stats struct{ total, rejected, commands, protocol, panics, dropped, denied, in, out atomic.Uint64 }
 
 // Stats are counts since the start, but for Conns. Dropped are the clients that
-// did not take a push in time.
+// did not take a push in time, Denied the wrong passwords and the denied commands; In and Out are bytes.
 type Stats struct {
 	Conns                                                int
 	Total, Rejected, Commands, Protocol, Panics, Dropped uint64
+	Denied, In, Out                                      uint64
 }
 
 // ErrClosed is what Serve returns after Shutdown or Close.
@@ -187,17 +198,21 @@ func (s *Server) accept(nc net.Conn) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.conns) >= s.opt.MaxConns || s.closing.Load() {
+	if len(s.conns) >= s.opt.MaxConns+s.opt.Spare || s.closing.Load() {
 		s.stats.rejected.Add(1)
+		if !s.closing.Load() {
+			s.opt.Logger.Warn("a client was refused", "event", "client_cut", "why", "--max-conns clients are connected", "client", nc.RemoteAddr().String())
+		}
 		s.work.Go(func() {
 			_ = nc.SetDeadline(time.Now().Add(time.Second))
-			_, _ = nc.Write([]byte("-ERR max number of clients reached\r\n"))
+			_, _ = nc.Write([]byte("-" + tooMany + "\r\n"))
 			nc.Close()
 		})
 		return
 	}
 	s.next++
 	c := newConn(s, nc, s.next)
+	c.spare = len(s.conns) >= s.opt.MaxConns
 	s.conns[c.id] = c
 	s.work.Go(func() {
 		take := c.serve()
@@ -216,6 +231,8 @@ func (s *Server) accept(nc net.Conn) {
 		s.h.Closed(c)
 	})
 }
+
+const tooMany = "ERR max number of clients reached"
 
 // Conns are the connections open now, in the order they came.
 func (s *Server) Conns() []*Conn {
@@ -241,7 +258,8 @@ func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	n := len(s.conns)
 	s.mu.Unlock()
-	return Stats{n, s.stats.total.Load(), s.stats.rejected.Load(), s.stats.commands.Load(), s.stats.protocol.Load(), s.stats.panics.Load(), s.stats.dropped.Load()}
+	return Stats{n, s.stats.total.Load(), s.stats.rejected.Load(), s.stats.commands.Load(), s.stats.protocol.Load(), s.stats.panics.Load(), s.stats.dropped.Load(),
+		s.stats.denied.Load(), s.stats.in.Load(), s.stats.out.Load()}
 }
 
 // Shutdown stops accepting, lets every command under way finish and its reply be

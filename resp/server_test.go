@@ -331,6 +331,26 @@ func TestTooManyConnections(t *testing.T) {
 	second.says("PING", "PONG")
 }
 
+// Clients that take every connection do not keep out what has connections to spare.
+func TestSpareConnections(t *testing.T) {
+	s := serve(t, Options{MaxConns: 1, Spare: 1, Password: "secret", Commands: []Command{
+		{Name: "get", Arity: 2}, {Name: "link", Arity: 1, Spare: true}}})
+	first := s.dial(t)
+	first.says("AUTH secret", "OK")
+	first.says("PING", "PONG")
+	client := s.dial(t)
+	client.says("AUTH secret", "OK")
+	client.says("PING", "-ERR max number of clients reached")
+	client.ended()
+	node := s.dial(t)
+	node.says("AUTH secret", "OK")
+	node.says("LINK", "...")
+	third := s.dial(t)
+	if got := third.reply(); !strings.HasPrefix(got, "-ERR max number of clients") {
+		t.Fatal(got)
+	}
+}
+
 func TestPanicIsOneError(t *testing.T) {
 	s := serve(t, Options{})
 	p := s.dial(t)

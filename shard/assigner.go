@@ -29,13 +29,18 @@ type Leadership struct {
 type Coordinator interface {
 	// Lead waits until this process leads.
 	Lead(ctx context.Context) (Leadership, error)
-	// Save stores state durably, or returns ErrDeposed if term is not the newest. An
-	// attempt that had no answer must not be stored behind a later one.
+	// Save stores state durably, or returns ErrDeposed if term is not the newest, or
+	// ErrStateTooLarge if the state will never be stored. Any other error leaves open
+	// whether it is stored; such an attempt must not be stored behind a later one.
 	Save(ctx context.Context, term uint64, state []byte) error
 }
 
-// ErrDeposed means that another assigner leads; stop assigning.
-var ErrDeposed = errors.New("shard: deposed: another assigner leads a newer term")
+var (
+	// ErrDeposed means that another assigner leads; stop assigning.
+	ErrDeposed = errors.New("shard: deposed: another assigner leads a newer term")
+	// ErrStateTooLarge means that a state was not stored, and never will be.
+	ErrStateTooLarge = errors.New("shard: the state of the assigner is too large for the coordinator; it cuts fewer slices from here on")
+)
 
 // AssignerOptions configure an Assigner.
 type AssignerOptions struct {
@@ -45,8 +50,11 @@ type AssignerOptions struct {
 	Beat time.Duration
 	// Send carries a *lease.Grant or *lease.Recall to a node, and may lose it. It
 	// must not block for long.
-	Send   func(node string, msg any)
-	Logger *slog.Logger // default: discard
+	Send func(node string, msg any)
+	// Changed is told of every state that is to be saved, one after the other. It must
+	// be quick, and must not call the Assigner. Default: nobody is told.
+	Changed func(lease.State)
+	Logger  *slog.Logger // default: discard
 }
 
 // Assigner grants the leases of a cluster while it leads. All methods are safe
@@ -59,6 +67,36 @@ type Assigner struct {
 	saves   chan lease.Save
 	stop    context.CancelFunc
 	done    sync.WaitGroup
+	trouble trouble
+}
+
+// trouble is why nothing can change hands at the moment.
+type trouble struct {
+	mu   sync.Mutex
+	what string
+	said time.Time
+}
+
+// retell is how often the same trouble is logged.
+const retell = time.Minute
+
+// is takes what the trouble is, empty for none, and reports whether to log it.
+func (t *trouble) is(what string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if what == t.what && (what == "" || time.Since(t.said) < retell) {
+		return false
+	}
+	t.what, t.said = what, time.Now()
+	return true
+}
+
+// Trouble says why this assigner can neither lead nor save, so that no slice changes
+// hands; empty if it can, or if another one leads.
+func (a *Assigner) Trouble() string {
+	a.trouble.mu.Lock()
+	defer a.trouble.mu.Unlock()
+	return a.trouble.what
 }
 
 // StartAssigner begins to stand for election.
@@ -85,7 +123,9 @@ func (a *Assigner) run(ctx context.Context) {
 			err = a.lead(ctx, lead, tick.C)
 		}
 		if err != nil && ctx.Err() == nil {
-			a.opt.Logger.Error("assigner does not lead", "err", err)
+			if !errors.Is(err, ErrDeposed) && a.trouble.is("no assigner leads here: "+err.Error()) || errors.Is(err, ErrDeposed) {
+				a.opt.Logger.Error("assigner does not lead", "err", err)
+			}
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
@@ -115,6 +155,7 @@ func (a *Assigner) lead(ctx context.Context, l Leadership, tick <-chan time.Time
 	if l.Until != nil {
 		until = l.Until
 	}
+	a.trouble.is("")
 	a.step(func(now lease.Tick) []lease.AssignerOutput {
 		return a.machine.Elected(now, l.Term, until(), l.Slack, state, gone, nil)
 	})
@@ -143,20 +184,44 @@ func (a *Assigner) save(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case s := <-a.saves:
-			err := a.coord.Save(ctx, s.Term, lease.Append(nil, &s.State))
-			for err != nil && !errors.Is(err, ErrDeposed) && ctx.Err() == nil { // unknown: say it again
-				a.opt.Logger.Error("coordinator does not save; no lease changes hands until it does", "err", err)
-				select {
-				case <-ctx.Done():
-				case <-time.After(a.opt.Beat):
-				}
-				err = a.coord.Save(ctx, s.Term, lease.Append(nil, &s.State))
-			}
-			a.step(func(now lease.Tick) []lease.AssignerOutput {
-				return a.machine.Saved(now, s.Term, s.Rev, err == nil, nil)
-			})
+			a.store(ctx, s)
 		}
 	}
+}
+
+// store has the coordinator store a state, and tells the machine what became of it.
+func (a *Assigner) store(ctx context.Context, s lease.Save) {
+	state := lease.Append(nil, &s.State)
+	err := a.coord.Save(ctx, s.Term, state)
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err == nil, errors.Is(err, ErrDeposed):
+		a.trouble.is("")
+		a.step(func(now lease.Tick) []lease.AssignerOutput {
+			return a.machine.Saved(now, s.Term, s.Rev, err == nil, nil)
+		})
+		return
+	}
+	if a.trouble.is("the coordinator does not save, so no slice changes hands: " + err.Error()) {
+		a.opt.Logger.Error("coordinator does not save; no slice changes hands until it does", "err", err, "bytes", len(state), "slices", len(s.State.Slices))
+	}
+	if errors.Is(err, ErrStateTooLarge) {
+		a.step(func(lease.Tick) []lease.AssignerOutput {
+			a.machine.Refused(s.Term, s.Rev, len(state))
+			return nil
+		})
+		return
+	}
+	t := time.NewTimer(a.opt.Beat)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+	a.step(func(lease.Tick) []lease.AssignerOutput {
+		return a.machine.Unsaved(s.Term, s.Rev, nil) // what was stored or not is replaced by the newest state
+	})
 }
 
 // Deliver takes a message from a node: a *lease.Renew or *lease.Gave.
@@ -183,12 +248,15 @@ func (a *Assigner) Move(key, to string) bool {
 	return ok
 }
 
-// Cut splits slices at the points.
-func (a *Assigner) Cut(points ...string) {
+// Cut splits slices at the points. It reports false if there would be too many slices,
+// or their bounds would take too many bytes.
+func (a *Assigner) Cut(points ...string) bool {
+	ok := false
 	a.step(func(now lease.Tick) []lease.AssignerOutput {
-		a.machine.Cut(now, points)
+		ok = a.machine.Cut(now, points)
 		return a.machine.Beat(now, nil)
 	})
+	return ok
 }
 
 // Replicate asks for n replicas of key beside its owner, or with 0 lets its load
@@ -201,6 +269,13 @@ func (a *Assigner) Replicate(key string, n int) bool {
 		return a.machine.Beat(now, nil)
 	})
 	return ok
+}
+
+// Leads reports whether this assigner may grant leases now.
+func (a *Assigner) Leads() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.machine.Leads(a.opt.Clock.Now())
 }
 
 // Released reports whether a node owns nothing, and a successor would know it.
@@ -223,6 +298,9 @@ func (a *Assigner) step(in func(now lease.Tick) []lease.AssignerOutput) {
 	for _, out := range in(a.opt.Clock.Now()) {
 		switch out := out.(type) {
 		case lease.Save:
+			if a.opt.Changed != nil {
+				a.opt.Changed(out.State)
+			}
 			select {
 			case <-a.saves: // of an older term, and not begun: nobody waits for it
 			default:

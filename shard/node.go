@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -36,6 +37,7 @@ type Node struct {
 	machine *lease.Node
 	handles map[lease.Gen]*Handle
 	closed  bool
+	stayed  int        // how often Stay was called
 	empty   *sync.Cond // signalled when a handle ends
 	now     chan struct{}
 	stop    context.CancelFunc
@@ -139,6 +141,7 @@ func (n *Node) step(in func(now lease.Tick) []lease.NodeOutput) {
 			h := n.handles[out.Gen]
 			delete(n.handles, out.Gen)
 			held := h.Valid()
+			h.Lapsed = !held
 			h.Revoke()
 			for _, w := range n.watch {
 				end(w, h)
@@ -207,11 +210,34 @@ func (n *Node) Leave(ctx context.Context) error {
 	defer n.mu.Unlock()
 	n.machine.Leave()
 	n.Hurry()
-	for len(n.handles) > 0 && ctx.Err() == nil {
+	stayed := n.stayed
+	for len(n.handles) > 0 && ctx.Err() == nil && n.stayed == stayed {
 		n.empty.Wait()
+	}
+	if n.stayed != stayed {
+		return ErrStayed
 	}
 	return context.Cause(ctx)
 }
+
+// Release gives up every lease at once, and says so with a last renewal: the assigner
+// need not wait until they are over. The node asks for nothing more.
+func (n *Node) Release() {
+	n.step(func(now lease.Tick) []lease.NodeOutput { return n.machine.Beat(now, nil, n.machine.Release(nil)) })
+}
+
+// Stay ends Leave, also one that waits: the node can be given slices again.
+func (n *Node) Stay() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.machine.Stay()
+	n.stayed++
+	n.empty.Broadcast()
+	n.Hurry()
+}
+
+// ErrStayed is what Leave returns when Stay has ended it.
+var ErrStayed = errors.New("shard: stayed: the node was told to keep its slices before all of them had moved")
 
 // Close stops renewing and revokes every handle. Others can have the keys when
 // the leases are over.

@@ -50,9 +50,12 @@ type Handle struct {
 	Group lease.Group
 	// Copy says that another node of the Group owns the range, and this one may only
 	// serve what it has agreed on with it.
-	Copy  bool
-	clock Clock
-	until atomic.Int64
+	Copy bool
+	// Lapsed says, once the handle has ended, that it had not been renewed in time;
+	// else it was recalled, replaced, or its node was closed.
+	Lapsed bool
+	clock  Clock
+	until  atomic.Int64
 }
 
 // NewHandle returns a handle that is valid until the tick until. Nodes make

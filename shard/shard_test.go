@@ -95,6 +95,10 @@ type office struct {
 	mu    sync.Mutex
 	term  uint64
 	state []byte
+	fails int // that many saves are not stored, and have no answer
+	late  int // that many are stored, and have no answer
+	most  int // states that are larger are refused for good; 0 for none
+	tried int // saves, of whatever outcome
 }
 
 func (o *office) Lead(ctx context.Context) (Leadership, error) {
@@ -107,8 +111,19 @@ func (o *office) Lead(ctx context.Context) (Leadership, error) {
 func (o *office) Save(_ context.Context, term uint64, state []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if term != o.term {
+	o.tried++
+	switch {
+	case term != o.term:
 		return ErrDeposed
+	case o.most > 0 && len(state) > o.most:
+		return fmt.Errorf("%w: %d bytes", ErrStateTooLarge, len(state))
+	case o.fails > 0:
+		o.fails--
+		return errors.New("no answer")
+	case o.late > 0:
+		o.late--
+		o.state = state
+		return errors.New("no answer")
 	}
 	o.state = state
 	return nil
@@ -233,6 +248,55 @@ func TestFleet(t *testing.T) {
 	})
 }
 
+// A coordinator that fails for a while, or that will never store so large a state, does
+// not stop slices from changing hands for ever.
+func TestSavesThatFail(t *testing.T) {
+	for name, trouble := range map[string]func(o *office){
+		"no answer":        func(o *office) { o.fails = 7 },
+		"stored, unheard":  func(o *office) { o.late = 7 },
+		"larger than this": func(o *office) { o.most = len(o.state) + 3 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fleet{nodes: map[string]*Node{}, watched: map[string]*watched{}, cut: map[string]bool{}}
+				f.start()
+				f.join("n0")
+				f.join("n1")
+				time.Sleep(20 * time.Second)
+				f.office.mu.Lock()
+				trouble(&f.office)
+				tried := f.office.tried
+				f.office.mu.Unlock()
+				f.assigner.Cut("abcd", "abce", "abcf", "abcg") // the first state to fail
+				time.Sleep(200 * time.Millisecond)
+				if what := f.assigner.Trouble(); name != "larger than this" && what == "" {
+					t.Error("nobody hears that the coordinator does not save")
+				}
+				time.Sleep(800 * time.Millisecond)
+				f.office.mu.Lock()
+				if tried = f.office.tried - tried; name == "larger than this" && tried > 3 {
+					t.Errorf("%d saves in a second of what is refused for good", tried)
+				}
+				f.office.mu.Unlock()
+				time.Sleep(20 * time.Second)
+				was := f.owner(t, "z")
+				to := map[bool]string{true: "n1", false: "n0"}[was == "n0"]
+				if !f.assigner.Move("z", to) {
+					t.Fatal("it does not move")
+				}
+				time.Sleep(10 * time.Second)
+				if got := f.owner(t, "z"); got != to {
+					t.Errorf("moved to %q, want %q", got, to)
+				}
+				if what := f.assigner.Trouble(); what != "" {
+					t.Errorf("it is over, and told: %s", what)
+				}
+				f.close()
+			})
+		})
+	}
+}
+
 func TestLeaveHasADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fleet{nodes: map[string]*Node{}, watched: map[string]*watched{}, cut: map[string]bool{}}
@@ -243,6 +307,33 @@ func TestLeaveHasADeadline(t *testing.T) {
 		defer cancel()
 		if err := f.nodes["n0"].Leave(ctx); !errors.Is(err, context.DeadlineExceeded) { // there is nobody else
 			t.Error(err)
+		}
+		f.close()
+	})
+}
+
+// Stay ends Leave: a call that waits returns, and slices come again.
+func TestStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{nodes: map[string]*Node{}, watched: map[string]*watched{}, cut: map[string]bool{}}
+		f.start()
+		f.join("n0")
+		time.Sleep(time.Second)
+		go func() {
+			time.Sleep(time.Second)
+			f.nodes["n0"].Stay()
+		}()
+		if err := f.nodes["n0"].Leave(t.Context()); !errors.Is(err, ErrStayed) { // there is nobody else
+			t.Error(err)
+		}
+		f.join("n1")
+		if err := f.nodes["n0"].Leave(t.Context()); err != nil {
+			t.Error(err)
+		}
+		f.nodes["n0"].Stay()
+		time.Sleep(20 * time.Second)
+		if f.watched["n0"].count() == 0 {
+			t.Error("it was told to stay, and is given nothing")
 		}
 		f.close()
 	})

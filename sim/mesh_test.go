@@ -4,14 +4,18 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 )
 
 // meshSeeds have found something once.
 var meshSeeds = []uint64{
 	881, 2520, // a write that is recalled depends on one that its session carries
-	1582, // a snapshot of nothing is not the present where all that there was has been retired
+	1582,          // a snapshot of nothing is not the present where all that there was has been retired
+	6631,          // outside writes leave the journal of an asynchronous space before the store remembers them
+	6726,          // what is deleted past the cache is buried before every server has shown it
+	5626,          // of many keys that may go, one too few goes
+	303, 461, 950, // a read past the servers finds a write of which the journal has let go, and with it of its causes
+	1027, // a read past the servers finds that what it knows is deleted, and the deletion is buried
 	2577, // a server that another ring has left behind reads a journal that has forgotten a cause
 }
 
@@ -19,7 +23,7 @@ var meshSeeds = []uint64{
 func TestMeshStorms(t *testing.T) {
 	n := uint64(500)
 	if testing.Short() {
-		n = 100
+		n = 20
 	}
 	if os.Getenv("FRESHET_SEEDS") != "" {
 		n = campaign(t)
@@ -28,29 +32,9 @@ func TestMeshStorms(t *testing.T) {
 	for i := range n {
 		seeds = append(seeds, i+1)
 	}
-	var mu sync.Mutex
-	seen, events := map[string]int{}, 0
-	t.Run("seeds", func(t *testing.T) {
-		for lane := range 2 {
-			t.Run(strconv.Itoa(lane), func(t *testing.T) {
-				t.Parallel()
-				for i := lane; i < len(seeds) && !t.Failed(); i += 2 {
-					res := RunMesh(seeds[i], NewMeshConfig(seeds[i]), false)
-					if res.Err != nil {
-						t.Errorf("seed %d: %v\nreplay it with: FRESHET_SEED=%d go test -v -run TestMeshReplay ./sim", seeds[i], res.Err, seeds[i])
-					}
-					mu.Lock()
-					for what, n := range res.Sometimes {
-						seen[what] += n
-					}
-					events += res.Events
-					mu.Unlock()
-				}
-			})
-		}
-	})
+	seen, events := try(t, seeds, "FRESHET_SEED=%d go test -v -run TestMeshReplay ./sim", func(seed uint64) Result { return RunMesh(seed, NewMeshConfig(seed), false) })
 	for _, what := range RareMesh() {
-		if seen[what] == 0 && !testing.Short() && !t.Failed() {
+		if seen[what] == 0 && !testing.Short() {
 			t.Errorf("never in %d seeds: %s", len(seeds), what)
 		}
 	}

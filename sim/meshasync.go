@@ -18,10 +18,11 @@ type merging struct {
 	mark   mesh.Frontier              // all that was merged, as the merger says
 	term   uint64
 	number uint64
+	given  map[mesh.Origin]bool // given up: what is not in the rows may be lost
 }
 
 func newMerging() merging {
-	return merging{logs: map[mesh.Dot][]*mesh.Write{}, shut: map[mesh.Origin]bool{}, back: map[mesh.Origin]bool{}}
+	return merging{logs: map[mesh.Dot][]*mesh.Write{}, shut: map[mesh.Origin]bool{}, back: map[mesh.Origin]bool{}, given: map[mesh.Origin]bool{}}
 }
 
 // Log commits a write to the log of its life, with others beside it.
@@ -60,6 +61,17 @@ func (s *MeshStore) Found(o mesh.Origin) (out []*mesh.Write) {
 func (s *MeshStore) Release(o mesh.Origin) {
 	s.back[o], s.shut[o] = true, true
 	maps.DeleteFunc(s.logs, func(d mesh.Dot, _ []*mesh.Write) bool { return d.Origin == o })
+}
+
+// GiveUp ends the waiting for a life's log. Judges do not ask for what only it had, once the life is retired.
+func (s *MeshStore) GiveUp(o mesh.Origin) {
+	s.given[o] = true
+	s.Release(o)
+}
+
+// lost reports whether a write may be gone, as a server sees it.
+func (s *MeshStore) lost(d mesh.Dot, m *mesh.Server) bool {
+	return s.given[d.Origin] && !m.Visible().Covers(d)
 }
 
 // Back are those of some lives whose logs have been given back.

@@ -115,6 +115,10 @@ func (s *meshStorm) branch(c *meshClient) {
 }
 
 func (s *meshStorm) read(c *meshClient, keys ...string) {
+	if s.cfg.Past > 0 && chance(s.rng("past"), s.cfg.Past) {
+		s.past(&meshCall{client: c, server: c.at, keys: keys, view: c.at.m.View()})
+		return
+	}
 	s.call(c, &meshCall{keys: keys}, func(op mesh.Op) mesh.Input {
 		if len(keys) == 1 {
 			return c.session.Read(op, keys[0])
@@ -175,6 +179,10 @@ func (s *meshStorm) told(call *meshCall, r mesh.Reply) {
 	switch r.Outcome {
 	case mesh.Done:
 	case mesh.Behind, mesh.Over: // another server will know; what was put may have happened
+		if len(call.muts) == 0 && !s.cfg.Async && !s.calm && chance(s.rng("past"), 70) {
+			s.past(call)
+			return
+		}
 		c.at = nil
 		s.think(c)
 		return
@@ -211,11 +219,57 @@ func (s *meshStorm) told(call *meshCall, r mesh.Reply) {
 	if len(call.keys) == 0 && len(c.session.Bare) > 0 {
 		s.fail(fmt.Errorf("%s is not told what it carries: %v", c.name, c.session))
 	}
-	s.remain(c, call, items)
-	a := check.Act{Session: c.name, After: after, Reads: cells(call.keys, items)}
-	c.last = len(s.acts)
-	s.acts = append(s.acts, a)
+	s.saw(c, call, items)
 	s.think(c)
+}
+
+// past answers a call of a server that is left behind from the store alone. Who knows names only, and is not told what
+// they stand for, reads all the same.
+func (s *meshStorm) past(call *meshCall) {
+	s.sometimes("the store is read past the servers")
+	c := call.client
+	c.busy = true
+	if len(call.keys) == 0 {
+		call.keys = []string{s.key(s.rng("past"))}
+	}
+	s.after(s.disk(), func() {
+		rows := make([]mesh.Row, len(call.keys))
+		for i, k := range call.keys {
+			rows[i] = s.store.Load(k)
+		}
+		call.horizon = s.store.Horizon()
+		s.fetch(call, c.session.Past(rows, call.keys, s.cfg.Concurrent))
+	})
+}
+
+func (s *meshStorm) fetch(call *meshCall, p *mesh.Past) {
+	s.after(s.disk(), func() {
+		if len(p.Wants()) > 0 {
+			p.Fetched(s.store.Fetch(p.Wants()))
+			s.fetch(call, p)
+			return
+		}
+		c := call.client
+		c.busy = false
+		items := c.session.TookPast(p)
+		s.log("%s reads %v past the servers: %v, and is %v", c.name, call.keys, items, c.session)
+		if len(c.session.Bare) > 0 {
+			s.sometimes("the journal has let go of what is read past the servers")
+		}
+		s.saw(c, call, items)
+		s.think(c)
+	})
+}
+
+// saw puts what a client has read into the histories.
+func (s *meshStorm) saw(c *meshClient, call *meshCall, items []mesh.Item) {
+	var after []int
+	if c.last >= 0 {
+		after = []int{c.last}
+	}
+	s.remain(c, call, items)
+	c.last = len(s.acts)
+	s.acts = append(s.acts, check.Act{Session: c.name, After: after, Reads: cells(call.keys, items)})
 }
 
 // remain judges what a session was told, where concurrent writes are kept: what remains of
@@ -232,7 +286,9 @@ func (s *meshStorm) remain(c *meshClient, call *meshCall, items []mesh.Item) {
 			c.saw = map[string][]mesh.Dot{}
 		}
 		c.saw[k] = items[i].Dots()
-		s.fail(s.store.Same(k, items[i], func(d mesh.Dot) bool { return c.session.Knows(d) || call.view.Retired(d.Origin) }))
+		s.fail(s.store.Same(k, items[i], func(d mesh.Dot) bool {
+			return c.session.Knows(d) || call.view.Retired(d.Origin) || s.store.Older(d, call.horizon) || slices.ContainsFunc(c.session.Bare, func(b mesh.Dot) bool { return s.store.Causes(b, d) })
+		}))
 	}
 }
 

@@ -237,7 +237,7 @@ func (s *MeshStore) versions(key string, m *mesh.Server) error {
 func (s *MeshStore) newest(key string, writes []*mesh.Write, m *mesh.Server) (it mesh.Item) {
 	it = s.outside[key]
 	for _, w := range writes {
-		if it.Stamp.Less(w.Stamp) && m.Shows(w.Dot) {
+		if it.Stamp.Less(w.Stamp) && m.Shows(w.Dot) && !s.lost(w.Dot, m) {
 			for _, mut := range w.Muts {
 				if mut.Key == key {
 					it = mesh.Item{Exists: !mut.Delete, Value: mut.Value, Stamp: w.Stamp}
@@ -305,6 +305,21 @@ func (s *MeshStore) Dump() string {
 		lines = append(lines, fmt.Sprintf("the log of %d is back\n", o))
 	}
 	return fmt.Sprintln(b.String(), "buried before", s.horizon, strings.Join(lines, ""))
+}
+
+// Horizon is the time below which tombstones were dropped, when all older writes had been shown everywhere.
+func (s *MeshStore) Horizon() uint64 { return s.horizon }
+
+// Older reports whether a write has a time below another.
+func (s *MeshStore) Older(d mesh.Dot, time uint64) bool {
+	w := s.truth[d]
+	return w != nil && w.Stamp.Time < time
+}
+
+// Causes reports whether a write is a cause of another.
+func (s *MeshStore) Causes(d, cause mesh.Dot) bool {
+	w := s.truth[d]
+	return w != nil && (w.Deps.Covers(cause) || slices.ContainsFunc(w.After, func(c mesh.Dot) bool { return c == cause || s.Causes(c, cause) }))
 }
 
 // Find is the write that left a stamp at a key.

@@ -30,6 +30,8 @@ type MeshConfig struct {
 	Late                          int // how many times longer than usual it takes until a disk is back
 	Outages                       int // how often all servers crash at once
 	Batch                         int // of a server
+	Bytes, WindowBytes            int // of a server
+	Past                          int // percent of reads that ask the store alone, as a server that is left behind does
 }
 
 // NewMeshConfig draws a storm.
@@ -56,6 +58,12 @@ func NewMeshConfig(seed uint64) MeshConfig {
 	}
 	if r := newWorld(seed).rng("async"); !cfg.Concurrent && r.IntN(2) == 0 {
 		cfg.Async, cfg.Late, cfg.Outages, cfg.Batch = true, []int{1, 1, 10}[r.IntN(3)], []int{0, 0, 1, 2}[r.IntN(4)], []int{1, 3, 0}[r.IntN(3)]
+	}
+	if r := newWorld(seed).rng("bytes"); r.IntN(2) == 0 {
+		cfg.Bytes, cfg.WindowBytes = []int{0, 300, 2000}[r.IntN(3)], []int{0, 200, 700, 3000}[r.IntN(4)]
+	}
+	if r := newWorld(seed).rng("past reads"); !cfg.Async {
+		cfg.Past = []int{0, 0, 5, 30}[r.IntN(4)]
 	}
 	return cfg
 }
@@ -114,14 +122,17 @@ type meshClient struct {
 }
 
 type meshCall struct {
-	client *meshClient
-	server *meshNode
-	keys   []string
-	muts   []mesh.Mut
-	retry  func()
-	done   func(mesh.Reply) // of a transaction
-	view   mesh.View        // of the server when it answered
+	client  *meshClient
+	server  *meshNode
+	keys    []string
+	muts    []mesh.Mut
+	retry   func()
+	done    func(mesh.Reply) // of a transaction
+	view    mesh.View        // of the server when it answered
+	horizon uint64           // what was buried when the store was read past the servers
 }
+
+const mostMeshEvents = 1_000_000 // ten times what any seed has taken
 
 // RunMesh runs a storm to its end, and on until everything has settled.
 func RunMesh(seed uint64, cfg MeshConfig, log bool) (res Result) {
@@ -138,7 +149,9 @@ func RunMesh(seed uint64, cfg MeshConfig, log bool) (res Result) {
 	}()
 	s.begin()
 	for s.res.Err == nil && s.calls > 0 && s.next(1<<50) {
-		s.res.Events++
+		if s.res.Events++; s.res.Events > mostMeshEvents {
+			s.fail(fmt.Errorf("%d calls are left after %d events", s.calls, s.res.Events))
+		}
 	}
 	s.settle()
 	s.res.At = s.now
@@ -198,7 +211,7 @@ func (s *meshStorm) begin() {
 // options of a life that begins now.
 func (s *meshStorm) options(o mesh.Origin) mesh.Options {
 	return mesh.Options{Self: o, View: s.view, Window: s.cfg.Window, Keys: s.cfg.Capacity, Versions: s.cfg.Versions, Waits: s.cfg.Waits, Concurrent: s.cfg.Concurrent,
-		Async: s.cfg.Async, Batch: s.cfg.Batch}
+		Async: s.cfg.Async, Batch: s.cfg.Batch, Bytes: s.cfg.Bytes, WindowBytes: s.cfg.WindowBytes}
 }
 
 func (s *meshStorm) key(r *rand.Rand) string { return string(rune('a' + r.IntN(s.cfg.Keys))) }
@@ -272,7 +285,7 @@ func RareMesh() (out []string) {
 	return append(out, "tombstones are buried", "a fork", "a join", "a client crashes", "a token is short", "a persist arrives late", "a load fails", "a connection breaks",
 		"a server crashes", "a server is suspected", "a server joins", "a life is retired", "a journal is recovered", "a snapshot comes too late", "a transaction commits", "a transaction branches",
 		"concurrent writes are read", "a transaction reads concurrent writes", "a row is written past the cache",
-		"a log is found", "a log is released", "a claim is too late", "a batch arrives again", "a partial entry", "all servers crash")
+		"a log is found", "a log is released", "a claim is too late", "the store is read past the servers", "the journal has let go of what is read past the servers", "a batch arrives again", "a partial entry", "all servers crash")
 }
 
 func (s *meshStorm) sometimes(what string) { s.res.Sometimes[what]++ }

@@ -92,7 +92,7 @@ func Rare() (out []string) {
 	}
 	return append(out, "a hit", "a caller gives up", "a lease lapses", "a lease is recalled", "a lease message is lost", "a node crashes with a write under way",
 		"a request arrives after it was given up", "a request to the store is lost", "an answer of the store is lost", "a SetGuard waits for a commit",
-		"a row expires", "an entry outlives a split", "an entry outlives its lease", "a drain completes", "an operator moves a slice", "another leader is elected", "a deposed leader saves",
+		"a row expires", "an entry outlives a split", "an entry outlives its lease", "a drain completes", "leases are given up by who stops", "an operator moves a slice", "another leader is elected", "a deposed leader saves", "a save has no answer",
 		"a transaction has several owners", "a loan is not settled in time", "a message of a loan is lost", "the end of a transaction is not heard of",
 		"a layered read is served by the value cache", "a layered read finds another version", "an operator replicates a key", "a node becomes primary", "a replica keeps an entry", "a value comes with finish",
 		"a hit at a replica", "a write waits for replicas", "a write is refused, for its group is over", "a message between members is lost", "a replica's lease lapses", "an owner finds out: 0", "an owner finds out: 2", "an owner finds out: 3")

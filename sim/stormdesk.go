@@ -159,8 +159,9 @@ func (c *clerk) perform(outs []lease.AssignerOutput) {
 	}
 }
 
-// save repeats itself until there is an answer, as the runtime does. An attempt that
-// arrives when a later state has been saved changes nothing: coordinators see to that.
+// save has the coordinator store a state; without an answer the machine hears of that
+// and saves its newest state, as in the runtime. An attempt that arrives when a later
+// state has been saved changes nothing: coordinators see to that.
 func (c *clerk) save(out lease.Save) {
 	s, d := c.desk.s, c.desk
 	r, life, heard := s.rng("saves "+c.name), c.lives, false
@@ -190,7 +191,8 @@ func (c *clerk) save(out lease.Save) {
 	c.later(max(s.plan.Config.Timeout, 4*s.plan.Config.Delay), func() {
 		if !heard && c.term == out.Term {
 			heard = true
-			c.save(out)
+			s.sometimes("a save has no answer")
+			c.perform(c.machine.Unsaved(out.Term, out.Rev, nil))
 		}
 	})
 }

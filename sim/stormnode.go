@@ -171,12 +171,25 @@ func (n *stormNode) drain(d lease.Tick) {
 			if left > 0 {
 				n.s.sometimes("a drain completes")
 			}
-			n.crash(d)
+			n.release(d)
 			return
 		}
 		n.later(n.s.plan.Config.Beat, func() { wait(left - 1) })
 	}
-	n.later(n.s.plan.Config.Beat, func() { wait(50) })
+	n.later(n.s.plan.Config.Beat, func() { wait(1 + n.s.rng("patience "+n.name).IntN(50)) })
+}
+
+// release gives up what the node still holds, and ends a little later.
+func (n *stormNode) release(d lease.Tick) {
+	n.awake(func() {
+		n.locked(func() {
+			if n.lease.Holds() {
+				n.s.sometimes("leases are given up by who stops")
+			}
+			n.carry(n.leases(n.lease.Beat(n.now(), nil, n.lease.Release(nil)), nil))
+		})
+		n.later(spread(n.s.rng("end "+n.name), n.s.plan.Config.Delay), func() { n.crash(d) })
+	})
 }
 
 // fromAssigner takes a message.

@@ -92,7 +92,7 @@ func newRing(ctx context.Context, w *World, rows map[string]string, tcc bool) (*
 		view.Ring = append(view.Ring, causal.Member{Origin: uint32(i + 1), Addr: fmt.Sprint(i)})
 	}
 	for i := range w.Servers {
-		if err := db.Begin(ctx, uint32(i+1)); err != nil {
+		if err := db.Begin(ctx, uint32(i+1), dotted.NewName()); err != nil {
 			return nil, err
 		}
 		opt := causal.Options{Store: r.store, Self: uint32(i + 1), View: view, Dial: r.dial, Floor: 1}

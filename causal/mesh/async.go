@@ -1,6 +1,9 @@
 package mesh
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // drain is the way of an asynchronous space's writes into the store, and of logs that were
 // found back onto the ring.
@@ -12,6 +15,7 @@ type drain struct {
 	done    bool   // it never will be
 	flush   Flush  // the one under way, or the last
 	number  uint64 // of it
+	outside uint64 // what came past the cache and is remembered by the store, up to this number
 	returns []found
 }
 
@@ -97,8 +101,8 @@ func (s *Server) claimed(in Claimed, out []Output) []Output {
 	durable := s.trim(in.Durable)
 	out = s.settled(s.stable.Union(durable), out)
 	out = s.hardened(durable, out)
-	if n := s.stable.Upto(Outside); n > 0 { // M13: who knew may not have lived to say so
-		out = append(out, Forget{Outside, n})
+	if d.outside = in.Durable.Upto(Outside); d.outside > 0 { // M13: who knew may not have lived to say so
+		out = append(out, Forget{Outside, d.outside})
 	}
 	d.mine = true
 	return s.flush(out)
@@ -127,7 +131,7 @@ func (s *Server) flush(out []Output) []Output {
 		batch = append(batch, w)
 		durable.Add(w.Dot)
 	}
-	if len(batch) == 0 {
+	if len(batch) == 0 && durable.Upto(Outside) <= d.outside { // A10: else the store is to remember that much
 		return out
 	}
 	d.call = s.call()
@@ -150,6 +154,10 @@ func (s *Server) flushed(in Flushed, out []Output) []Output {
 		return append(out, d.flush)
 	case OK:
 		out = s.hardened(d.flush.Durable, append(out, Event{Drained}))
+		if n := d.flush.Durable.Upto(Outside); n > d.outside {
+			d.outside = n
+			out = append(out, Forget{Outside, n}) // A10
+		}
 		return s.flush(out)
 	}
 	d.mine, d.done = false, true // A3: there is a later view
@@ -210,7 +218,7 @@ func (s *Server) heard(back []Origin, out []Output) []Output {
 
 // forsake drops what is under way of a life that was given up, and so retired before all of
 // it was durable.
-func (s *Server) forsake() {
+func (s *Server) forsake(out []Output) []Output {
 	s.log = slices.DeleteFunc(s.log, func(w *Write) bool {
 		if !s.retired(w.Dot.Origin) {
 			return false
@@ -223,10 +231,40 @@ func (s *Server) forsake() {
 			case k.pins > 0:
 				k.restart(Item{}, Dot{})
 				k.complete = false
+				s.weigh(k)
+				out = s.reload(k, out)
 			default:
 				s.evict(k)
 			}
 		}
 		return true
 	})
+	return out
+}
+
+// reload asks for a key that was in memory, for who has counted on that and waits for others.
+func (s *Server) reload(k *key, out []Output) []Output {
+	if k.load != nil {
+		return out
+	}
+	var waits []*wait
+	for _, c := range slices.Sorted(maps.Keys(s.loads)) {
+		for _, w := range s.loads[c].waits {
+			if !slices.Contains(waits, w) {
+				waits = append(waits, w)
+			}
+		}
+	}
+	k.load = &load{key: k}
+	for _, w := range waits {
+		for _, name := range w.keys {
+			if name == k.name {
+				k.load.waits = append(k.load.waits, w)
+				w.loads++
+			}
+		}
+	}
+	c := s.call()
+	s.loads[c] = k.load
+	return append(out, Event{Missed}, Load{c, k.name})
 }

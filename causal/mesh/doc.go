@@ -55,8 +55,9 @@
 //	M15 A tombstone stays until every write with a smaller time has been shown
 //	    everywhere, and none is to come. Absence says how far that had come: it beats
 //	    what a waiting reader has kept of older writes.
-//	M16 Own writes that are not stable are bounded, and with them every log and I-cache:
-//	    beyond that a caller is told to try later. So are requests to the store.
+//	M16 Own writes that are not stable are bounded, in number and in bytes, and with them every
+//	    log and I-cache: beyond that a caller is told to try later. So are requests to the
+//	    store, and the C-cache with its versions.
 //	M17 When a connection is opened, what the other side lacks is sent again in the order
 //	    of the log, without a head: only stability makes it visible.
 //	M19 What is written past the cache and has a dot is put onto the ring by the first server,
@@ -96,6 +97,9 @@
 //	    when its causes have come. Such a life is retired when all of it is in the rows, as
 //	    everybody knows, and its log has been given back, or given up.
 //	A9  What a session carries it carries whole.
+//	A10 What came past the cache leaves the journal when the store remembers that it has been
+//	    merged, not when every server has it: a ring that begins anew goes on from what the
+//	    store remembers, and would wait for ever for a write that no journal has.
 //
 // Transactions:
 //
@@ -121,4 +125,10 @@
 //
 //	M18 A session lets go of what has become visible: it stays small. Of what it knows by
 //	    name only, it asks first.
+//	M20 A session brings no time far above the clock's, and carries no write of a server that
+//	    has not made it: tokens are authenticated, and what comes with them is looked at
+//	    all the same.
+//	M21 A read past the servers, of rows of one instant, is carried with its causes. What the
+//	    journal does not give back has been received everywhere, and what its causes are is
+//	    not known: it is carried by its name, and whoever recalls it gives the causes too.
 package mesh

@@ -11,6 +11,7 @@ type key struct {
 	pins  int // operations that wait and want it (M11)
 	load  *load
 	slot  int       // in the dial
+	bytes int       // in memory
 	dot   Dot       // of Item
 	older []version // larger stamps first
 	base  Stamp     // every visible write above it is among the versions
@@ -65,6 +66,10 @@ func (s *Server) place(w *Write) {
 		} else {
 			s.install(m, w)
 		}
+		if k := s.cache[m.Key]; k != nil {
+			s.weigh(k)
+			s.shrink()
+		}
 	}
 }
 
@@ -95,7 +100,6 @@ func (s *Server) install(m Mut, w *Write) {
 			s.evict(k) // A5: the store has it
 		}
 	}
-	s.shrink()
 }
 
 // enlist makes room in memory for what is to be known of a key.
@@ -103,13 +107,15 @@ func (s *Server) enlist(name string) *key {
 	k := &key{name: name, slot: len(s.dial)}
 	s.dial = append(s.dial, k)
 	s.cache[name] = k
+	s.weigh(k)
 	return k
 }
 
 // shrink evicts what was not used for a while until the bound is kept, or nothing
 // may go.
 func (s *Server) shrink() {
-	for tries := 2 * len(s.dial); len(s.dial) > s.opt.Keys && tries > 0; tries-- {
+	// Each is looked at twice, and where one goes another is looked at.
+	for tries := 3 * len(s.dial); s.full() && tries > 0; tries-- {
 		s.hand %= len(s.dial)
 		switch k := s.dial[s.hand]; {
 		case k.pins > 0 || !k.complete: // M11
@@ -133,8 +139,10 @@ func (s *Server) evict(k *key) {
 	}
 	last := s.dial[len(s.dial)-1]
 	s.dial[k.slot], last.slot = last, k.slot
+	s.dial[len(s.dial)-1] = nil // else it is kept in memory from here
 	s.dial = s.dial[:len(s.dial)-1]
 	delete(s.cache, k.name)
+	s.bytes -= k.bytes
 }
 
 // pin keeps a key, and what is shown of it, until it is let go.

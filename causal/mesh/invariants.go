@@ -41,15 +41,28 @@ func (s *Server) Check() {
 	// find of Outside is not asked to wait.
 	must(len(s.log)-len(r.Only(Outside).Missing(s.durable, nil)) <= 2*s.opt.Window*(len(s.view.Ring)+len(s.view.Lost)), "the log has %d writes", len(s.log))
 	must(!s.misnamed, "a write was told by its name that was not received")
-	pinned := 0
+	pinned, weight, free := 0, 0, 0
 	for name, k := range s.cache {
 		must(k.name == name && s.dial[k.slot] == k, "%q stands in another's place", name)
 		must(k.complete || k.pins > 0 || s.kept(k), "%q is incomplete, and nobody waits for it", name)
 		if k.pins > 0 || k.load != nil || s.kept(k) {
 			pinned++
+			free += k.bytes
 		}
+		must(k.bytes == k.weight(), "%q takes %d bytes and counts for %d", name, k.weight(), k.bytes)
+		weight += k.bytes
 	}
+	must(s.bytes == weight, "memory has %d bytes, and counts for %d", weight, s.bytes)
+	must(s.bytes <= s.opt.Bytes+free, "%d bytes are in memory, %d of them pinned or not in the store, and %d may be", s.bytes, free, s.opt.Bytes)
+	owed := 0
+	for _, n := range s.owing {
+		owed += n
+	}
+	must(s.owed == owed && len(s.owing) <= s.opt.Window, "%d bytes are owed, and count for %d, of %d writes", owed, s.owed, len(s.owing))
 	must(s.waiting >= 0 && s.waiting <= s.opt.Waits, "%d operations wait", s.waiting)
+	for _, k := range s.dial[len(s.dial):cap(s.dial)] {
+		must(k == nil, "a key that was evicted is held")
+	}
 	must(len(s.cache) == len(s.dial), "%d keys stand in %d places", len(s.cache), len(s.dial))
 	must(len(s.cache) <= s.opt.Keys+pinned, "%d keys are in memory, %d of them pinned or not in the store, and %d may be", len(s.cache), pinned, s.opt.Keys)
 }

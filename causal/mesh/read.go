@@ -21,6 +21,7 @@ type load struct {
 	asked  []Dot
 	got    []*Write // from the journal
 	dots   []Dot    // of a Recall
+	with   []*Write // what its session carries
 	waits  []*wait
 }
 
@@ -112,7 +113,7 @@ func (s *Server) await(w *wait, out []Output) []Output {
 }
 
 // recall looks for writes of which a session has only the dots.
-func (s *Server) recall(in Recall, out []Output) []Output {
+func (s *Server) recall(now uint64, in Recall, out []Output) []Output {
 	if why := s.admits(in.Deps); why != Done {
 		return s.refuse(in.Op, why, out)
 	}
@@ -122,10 +123,13 @@ func (s *Server) recall(in Recall, out []Output) []Output {
 	case s.waiting >= s.opt.Waits: // M16
 		return s.refuse(in.Op, Busy, out)
 	}
+	if why := s.plausible(now, 0, in.Carried); why != Done {
+		return s.refuse(in.Op, why, out)
+	}
 	s.integrate(in.Deps)
 	s.waiting++
 	// M4: what is recalled may depend on what came along, which goes on first.
-	return s.resolve(&load{dots: in.Dots, waits: []*wait{{op: in.Op, loads: 1, waited: true, extras: slices.Clone(in.Carried)}}}, out)
+	return s.resolve(&load{dots: in.Dots, with: in.Carried, waits: []*wait{{op: in.Op, loads: 1, waited: true, extras: slices.Clone(in.Carried)}}}, out)
 }
 
 func (s *Server) loaded(in Loaded, out []Output) []Output {
@@ -157,7 +161,7 @@ func (s *Server) resolve(l *load, out []Output) []Output {
 	for _, d := range l.dots {
 		if w := s.find(l, d); w == nil && !s.shows(d) {
 			want = append(want, d)
-		} else if w != nil && l.key != nil {
+		} else if w != nil { // M21: a session that recalls may not know the causes
 			if !s.reached(w.Deps) {
 				return s.give(l, Behind, out)
 			}
@@ -185,8 +189,10 @@ func (s *Server) find(l *load, d Dot) *Write {
 	if w := s.hidden[d]; w != nil {
 		return w
 	}
-	if i := slices.IndexFunc(l.got, func(w *Write) bool { return w.Dot == d }); i >= 0 && !s.shows(d) {
-		return l.got[i]
+	for _, known := range [][]*Write{l.got, l.with} {
+		if i := slices.IndexFunc(known, func(w *Write) bool { return w.Dot == d }); i >= 0 && !s.shows(d) {
+			return known[i]
+		}
 	}
 	return nil
 }
@@ -224,14 +230,9 @@ func (s *Server) settle(l *load, out []Output) []Output {
 		switch w := s.find(l, d); {
 		case w == nil: // it is visible by now
 		case l.key == nil:
-			extras = append(extras, w)
+			extras = s.withCauses(l, w, extras)
 		case s.opt.Concurrent || l.key.Stamp.Less(w.Stamp): // else what has become visible meanwhile is newer
-			extras = append(extras, w)
-			for _, c := range w.After { // M12
-				if x := s.find(l, c); x != nil {
-					extras = append(extras, x)
-				}
-			}
+			extras = s.withCauses(l, w, extras)
 			out = append(out, Event{CarriedMiss})
 		}
 	}
@@ -246,6 +247,7 @@ func (s *Server) settle(l *load, out []Output) []Output {
 			}
 			k.complete = true
 		}
+		s.weigh(k)
 	}
 	for _, w := range l.waits {
 		w.extras = append(w.extras, extras...)
@@ -254,6 +256,17 @@ func (s *Server) settle(l *load, out []Output) []Output {
 		}
 	}
 	return out
+}
+
+// withCauses adds a write and those of its causes that are not visible (M12, M21).
+func (s *Server) withCauses(l *load, w *Write, extras []*Write) []*Write {
+	extras = append(extras, w)
+	for _, c := range w.After {
+		if x := s.find(l, c); x != nil {
+			extras = append(extras, x)
+		}
+	}
+	return extras
 }
 
 // finish answers an operation: the newest of what is visible and what it carries

@@ -133,7 +133,7 @@ func (s *Server) lap(m Lap, out []Output) []Output {
 	s.circling = 0
 	past := s.stable.Upto(Outside)
 	out = s.settled(s.stable.Union(m.Seen), out)
-	if n := s.stable.Upto(Outside); n > past {
+	if n := s.stable.Upto(Outside); n > past && !s.opt.Async { // A10
 		out = append(out, Forget{Outside, n}) // M13
 	}
 	out = s.retire(m, out)
@@ -155,7 +155,7 @@ func (s *Server) low() uint64 {
 		low = min(low, p.write.Stamp.Time)
 	}
 	for _, w := range s.log {
-		if w.Dot.Origin == s.opt.Self {
+		if w.Dot.Origin == s.opt.Self || w.Dot.Origin == Outside { // M19: nobody else holds back for who is no server
 			low = min(low, w.Stamp.Time)
 		}
 	}
@@ -194,6 +194,7 @@ func (s *Server) hardened(durable Frontier, out []Output) []Output {
 		return true
 	})
 	if n := s.durable.Upto(s.opt.Self); n > own {
+		s.paid(own, min(n, s.number))
 		out = append(out, Forget{s.opt.Self, n}) // M13
 	}
 	return out

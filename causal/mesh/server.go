@@ -19,12 +19,19 @@ type Options struct {
 	// Window bounds the writes of this life that are not known to be stable; with it
 	// every log and I-cache of the ring is bounded. Default 4096.
 	Window int
+	// WindowBytes bounds what those writes take in memory, but for the one that comes to the
+	// bound. Default 64 MiB.
+	WindowBytes int
 	// Versions is how many values of a key are kept for transactions. Default 1.
 	Versions int
-	// Keys bounds the C-cache. Default 1 << 20.
-	Keys int
+	// Keys bounds the C-cache, and Bytes what it takes in memory, but for keys that somebody
+	// waits for and what is nowhere else. Defaults 1 << 20, 1 GiB.
+	Keys, Bytes int
 	// Waits bounds the operations that wait for rows. Default 4096.
 	Waits int
+	// Ahead bounds how far the times that a session brings may exceed the clock, and what this
+	// server has seen, in microseconds. Default an hour.
+	Ahead uint64
 	// Concurrent keeps every write of a key until one replaces it that was made in sight of
 	// it, for whoever merges them (S1). Default: the larger stamp wins.
 	Concurrent bool
@@ -61,6 +68,9 @@ type Server struct {
 	floor    Stamp
 	dial     []*key // the keys of cache, for eviction
 	hand     int
+	bytes    int            // that cache takes
+	owing    map[uint64]int // what each own write takes that is not known to be durable
+	owed     int            // all of them
 
 	polling   bool     // what Outside has written was asked for
 	salvaging bool     // the journals of lives that are over were asked for
@@ -80,14 +90,17 @@ func New(opt Options) *Server {
 	for _, d := range []struct {
 		v    *int
 		dflt int
-	}{{&opt.Window, 4096}, {&opt.Keys, 1 << 20}, {&opt.Waits, 4096}, {&opt.Batch, 256}} {
+	}{{&opt.Window, 4096}, {&opt.WindowBytes, 64 << 20}, {&opt.Keys, 1 << 20}, {&opt.Bytes, 1 << 30}, {&opt.Waits, 4096}, {&opt.Batch, 256}} {
 		if *d.v <= 0 {
 			*d.v = d.dflt
 		}
 	}
+	if opt.Ahead == 0 {
+		opt.Ahead = 3600e6
+	}
 	s := &Server{
 		opt: opt, hidden: map[Dot]*Write{}, pending: map[Call]*put{}, loads: map[Call]*load{}, cache: map[string]*key{},
-		floor: opt.Floor, time: opt.Floor.Time,
+		floor: opt.Floor, time: opt.Floor.Time, owing: map[uint64]int{},
 	}
 	s.enter(opt.View)
 	settled := s.trim(opt.Settled)
@@ -125,7 +138,7 @@ func (s *Server) Step(now uint64, in Input, out []Output) []Output {
 	case Put:
 		return s.put(now, in, out)
 	case Recall:
-		return s.recall(in, out)
+		return s.recall(now, in, out)
 	case Loaded:
 		return s.loaded(in, out)
 	case Fetched:
@@ -186,6 +199,26 @@ func (s *Server) answer(r Reply, out []Output) []Output {
 	r.Visible, r.View = s.visible.share(), s.view
 	return append(out, r)
 }
+
+// lastTime is above every time that a write may have: stores and tokens take no larger one.
+const lastTime = 1 << 62
+
+// plausible says whether servers can have made what a session brings (M20).
+func (s *Server) plausible(now, time uint64, carried []*Write) Outcome {
+	for _, c := range carried {
+		if time = max(time, c.Stamp.Time); c.Dot.Origin == s.opt.Self && c.Dot.N > s.number {
+			return Forged
+		}
+	}
+	seen := max(s.time, now)
+	if time > seen && time-seen > s.opt.Ahead || max(time, seen) >= lastTime-1 {
+		return Ahead
+	}
+	return Done
+}
+
+// above is how far a number exceeds another, 0 if it does not.
+func above(n, other uint64) uint64 { return max(n, other) - other }
 
 // refuse tells a caller that nothing happened.
 func (s *Server) refuse(op Op, why Outcome, out []Output) []Output {

@@ -69,7 +69,7 @@ func (s *Session) hears(v *View) {
 
 // Knows reports whether a session has seen a write, or could have.
 func (s *Session) Knows(d Dot) bool {
-	return s.Deps.Covers(d) || slices.ContainsFunc(s.Carried, func(w *Write) bool { return w.Dot == d })
+	return s.Deps.Covers(d) || slices.Contains(s.Bare, d) || slices.ContainsFunc(s.Carried, func(w *Write) bool { return w.Dot == d })
 }
 
 // carry takes writes to those that are carried, and lets go of what is visible.
@@ -98,6 +98,11 @@ func (s *Session) Join(o *Session) {
 	s.Bare = append(slices.Clone(s.Bare), o.Bare...)
 	s.Time = max(s.Time, o.Time)
 	s.carry(o.Carried...)
+	s.tidy()
+}
+
+// tidy leaves of the names those that nothing else tells.
+func (s *Session) tidy() {
 	slices.SortFunc(s.Bare, Dot.Compare)
 	s.Bare = slices.DeleteFunc(slices.Compact(s.Bare), func(d Dot) bool {
 		return s.Deps.Covers(d) || slices.ContainsFunc(s.Carried, func(w *Write) bool { return w.Dot == d })

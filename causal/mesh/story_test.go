@@ -40,6 +40,7 @@ type story struct {
 	txs      map[string]*mesh.Tx
 	saw      map[string][]mesh.Dot // by session and key
 	op       mesh.Op
+	now      uint64
 	out      strings.Builder
 	loud     bool
 }
@@ -104,6 +105,8 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	case "put":
 		muts := []mesh.Mut{{Key: key, Value: []byte(arg(t, d, "value")), Delete: d.HasArg("delete"), Over: s.saw[who+key]}}
 		s.begin(at, who, nil, func(c *mesh.Session) mesh.Input { return c.Put(s.op, muts...) })
+	case "past": // past all servers, from the store alone
+		s.past(who, list(d, "keys"))
 	case "recall":
 		s.begin(at, who, nil, func(c *mesh.Session) mesh.Input { return c.Recall(s.op) })
 	case "fork":
@@ -128,6 +131,8 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		time := uint64(0)
 		d.MaybeScanArgs(t, "time", &time)
 		s.store.Outside(key, arg(t, d, "value"), time)
+	case "clock": // of all servers, in microseconds
+		d.ScanArgs(t, "time", &s.now)
 	case "show":
 		s.show(t, d, at)
 	default:
@@ -256,9 +261,14 @@ func (s *story) step(i int, in mesh.Input) {
 	if s.down[i] {
 		return
 	}
-	outs := s.servers[i].Step(0, in, nil)
+	before := mesh.Event{Kind: mesh.EventKinds}
+	outs := s.servers[i].Step(s.now, in, []mesh.Output{before})
 	s.servers[i].Check()
-	for _, out := range outs {
+	if len(outs) == 0 || outs[0] != before {
+		s.say("BROKEN at %d: what was to be done before %T is lost", i+1, in)
+		return
+	}
+	for _, out := range outs[1:] {
 		s.perform(i, out)
 	}
 	var members, others []*mesh.Server
@@ -406,6 +416,10 @@ func (s *story) answer(t *testing.T, d *datadriven.TestData, at int) {
 			r.answer = mesh.Persisted{Call: out.Call, Status: mesh.Lost}
 		case mesh.Flush:
 			r.answer = mesh.Flushed{Call: out.Call, Status: mesh.Lost}
+		case mesh.Claim:
+			r.answer = mesh.Claimed{Call: out.Call, Status: mesh.Lost}
+		case mesh.Recover:
+			r.answer = mesh.Recovered{View: out.View, Status: mesh.Lost}
 		}
 	}
 	s.execute(r)
@@ -454,45 +468,4 @@ func (s *story) show(t *testing.T, d *datadriven.TestData, at int) {
 			s.say("%d: visible %v received %v stable %v", i+1, m.Visible(), m.Received(), m.Stable())
 		}
 	}
-}
-
-func (s *story) replied(r mesh.Reply) {
-	c := s.calls[r.Op]
-	delete(s.calls, r.Op)
-	if r.Outcome != mesh.Done {
-		s.say("%s is told: %s", c.session, outcomeNames[r.Outcome])
-		return
-	}
-	if c.tx != "" {
-		s.committed(c, r)
-		return
-	}
-	items := s.session(c.session).Took(r, c.keys...)
-	for i, it := range items {
-		s.saw[c.session+c.keys[i]] = it.Dots()
-	}
-	for i, k := range c.keys {
-		s.say("%s reads %s = %v", c.session, k, items[i])
-	}
-	if r.Write != nil {
-		s.say("%s wrote %v", c.session, r.Write)
-	}
-	for _, w := range r.Carried {
-		s.say("%s is to carry %v", c.session, w)
-	}
-}
-
-var outcomeNames = []string{"done", "busy", "behind", "failed", "stale", "rejected", "over"}
-
-var eventNames = [mesh.EventKinds]string{mesh.CarriedMiss: "a row newer than what is visible", mesh.Injected: "a write sent round for another",
-	mesh.FellBehind: "a session it cannot serve", mesh.Retried: "a persist asked for again", mesh.Voided: "a void", mesh.StaleMessage: "a message of another view", mesh.Resent: "a write sent again", mesh.Extended: "a snapshot that moves", mesh.GaveBack: "a write given back"}
-
-func messageText(m mesh.Message) string {
-	switch m := m.(type) {
-	case mesh.Chain:
-		return fmt.Sprintf("%v of head %d", m.Write, m.Head)
-	case mesh.Lap:
-		return fmt.Sprintf("a lap: %v by the first, %v by all, low %d", m.Seen, m.Stable, m.Low)
-	}
-	return fmt.Sprint(m)
 }

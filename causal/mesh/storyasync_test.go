@@ -35,7 +35,7 @@ func (s *story) merge(r *request) mesh.Input {
 	panic("nobody knows this request")
 }
 
-// release lets a log go, as it is said when all of it is in the rows, or by an operator.
+// release lets a log go, as it is said when all of it is in the rows.
 func (s *story) release(life mesh.Origin) {
 	if len(s.store.Back([]mesh.Origin{life})) == 0 {
 		s.say("the log of %d is released", life)
@@ -48,7 +48,8 @@ func (s *story) found(t *testing.T, d *datadriven.TestData, at int) {
 	life := 0
 	d.ScanArgs(t, "of", &life)
 	if d.HasArg("never") {
-		s.release(mesh.Origin(life))
+		s.say("the log of %d is given up", life)
+		s.store.GiveUp(mesh.Origin(life))
 		return
 	}
 	s.step(at, mesh.Returned{Life: mesh.Origin(life), Writes: s.store.Found(mesh.Origin(life))})

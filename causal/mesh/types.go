@@ -119,6 +119,8 @@ const (
 	Stale            // a transaction's snapshot is not to be had any more: begin again
 	Rejected         // it did not and will not: the store refused the write
 	Over             // this life is over; a Put may have happened, and is recovered then
+	Forged           // it did not happen: the session carries a write that this server has not made
+	Ahead            // it did not happen: the session, or the store, has a time far above the clock's
 )
 
 // Input is something that has happened.

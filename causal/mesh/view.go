@@ -15,7 +15,7 @@ func (s *Server) viewed(v View, out []Output) []Output {
 		return out
 	}
 	s.enter(v)
-	s.forsake()
+	out = s.forsake(out)
 	s.elder = slices.DeleteFunc(slices.Clone(s.elder), s.retired)
 	for _, f := range []*Frontier{&s.visible.Frontier, &s.received.Frontier, &s.stable, &s.durable} {
 		*f = s.trim(*f) // V5
@@ -87,7 +87,7 @@ func (s *Server) rescue(l *load, out []Output) []Output {
 // round from here as if a client had brought it (M19).
 func (s *Server) poll(out []Output) []Output {
 	n := s.received.Upto(Outside)
-	if s.polling || n-s.stable.Upto(Outside) >= uint64(s.opt.Window) { // M16
+	if s.polling || above(n, s.stable.Upto(Outside)) >= uint64(s.opt.Window) || s.foreign() >= s.opt.WindowBytes { // M16
 		return out
 	}
 	s.polling = true
@@ -99,10 +99,25 @@ func (s *Server) polled(in Polled, out []Output) []Output {
 		return append(out, Event{StaleMessage})
 	}
 	s.polling = false
+	taken := s.foreign()
 	for _, w := range in.Writes {
+		if taken >= s.opt.WindowBytes { // M16: what follows is asked for again
+			break
+		}
+		taken += w.Weight()
 		out = s.inject(w, out)
 	}
 	return out
+}
+
+// foreign is what the log has of writes that came past the cache.
+func (s *Server) foreign() (n int) {
+	for _, w := range s.log {
+		if w.Dot.Origin == Outside {
+			n += w.Weight()
+		}
+	}
+	return n
 }
 
 // stranded gives a rescue up: another ring has gone on without this server, which will hear.
@@ -180,6 +195,9 @@ func (s *Server) adopt(c *Snapshot) {
 		}
 		for _, m := range w.Muts { // A5
 			s.install(m, w)
+			if k := s.cache[m.Key]; k != nil {
+				s.weigh(k)
+			}
 		}
 	}
 }

@@ -15,8 +15,11 @@ func (s *Server) put(now uint64, in Put, out []Output) []Output {
 		return s.refuse(in.Op, why, out)
 	case !s.follows(in.Carried):
 		return s.refuse(in.Op, Behind, out)
-	case s.number-s.durable.Upto(s.opt.Self) >= uint64(s.opt.Window): // M16
+	case s.crowded(): // M16
 		return s.refuse(in.Op, Busy, out)
+	}
+	if why := s.plausible(now, in.Time, in.Carried); why != Done {
+		return s.refuse(in.Op, why, out)
 	}
 	s.integrate(in.Deps)
 	var after []Dot
@@ -30,6 +33,7 @@ func (s *Server) put(now uint64, in Put, out []Output) []Output {
 		in.Muts[i].Beside = s.opt.Concurrent
 	}
 	w := &Write{Dot{Origin: s.opt.Self, N: s.number}, Stamp{Time: s.time, Origin: s.opt.Self}, s.trim(in.Deps), after, in.Muts}
+	s.owe(w)
 	return s.persist(&put{op: in.Op, write: w, with: s.alone(in.Carried)}, out)
 }
 

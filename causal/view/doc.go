@@ -24,4 +24,11 @@
 //	   for silence before it has led for a lease besides.
 //	K7 Who recovers a life's writes waits, from when it heard of the view without it, for
 //	   the length of a lease and the drift of the clocks.
+//	K8 The coordinator's state may be lost, or an old one restored. A keeper that hears of a
+//	   view, a number or a claim that it has never decided on leaves everybody out and begins
+//	   anew above it, and takes for lost what the store says is open. Without: life 5 writes,
+//	   an old state is restored, a life begins as 5 once more. Its writes pass for repeated
+//	   ones: they are acknowledged, and the store leaves them out.
+//	K9 A ring has a key for as long as its coordinator has a state. Members hear of it once it
+//	   is stored, so that no token is made with a key that is drawn again.
 package view

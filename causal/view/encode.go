@@ -10,11 +10,15 @@ import (
 // ErrFormat is what decoding returns for what no encoder of this version has made.
 var ErrFormat = errors.New("causal: a message about the ring is damaged or of another version; run one version of freshet on all nodes")
 
-const encoding = 1
+const (
+	encoding      = 1 // of a Grant, and of a View without a key, which coordinators may keep
+	viewEncoding  = 2
+	renewEncoding = 2
+)
 
 // AppendRenew appends the encoding of a Renew.
 func AppendRenew(b []byte, r Renew) []byte {
-	b = appendText(appendText(appendText(append(b, encoding), r.Name), r.Addr), r.Host)
+	b = appendText(appendText(appendText(append(b, renewEncoding), r.Name), r.Addr), r.Host)
 	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(r.Origin)), r.Seq)
 	flags := byte(0)
 	if r.Knows {
@@ -23,17 +27,21 @@ func AppendRenew(b []byte, r Renew) []byte {
 	if r.Leaving {
 		flags |= 2
 	}
-	return appendLives(append(b, flags), r.Retired)
+	b = appendLives(append(b, flags), r.Retired)
+	b = binary.AppendUvarint(binary.AppendUvarint(b, r.View), r.Sum)
+	return appendLives(binary.AppendUvarint(binary.AppendUvarint(b, uint64(r.Store.Newest)), r.Store.Number), r.Store.Open)
 }
 
 // DecodeRenew decodes a Renew, which must be all of b.
 func DecodeRenew(b []byte) (r Renew, err error) {
 	d := decoder{b: b}
-	d.version()
+	d.version(renewEncoding)
 	r = Renew{Name: d.text(), Addr: d.text(), Host: d.text(), Origin: d.life(), Seq: d.num()}
 	flags := d.byte()
 	r.Knows, r.Leaving, r.Retired = flags&1 != 0, flags&2 != 0, d.lives()
 	d.bad = d.bad || flags > 3
+	r.View, r.Sum = d.num(), d.num()
+	r.Store = Known{Newest: d.life(), Number: d.num(), Open: d.lives()}
 	return r, d.err()
 }
 
@@ -46,7 +54,7 @@ func AppendGrant(b []byte, g Grant) []byte {
 // DecodeGrant decodes a Grant, which must be all of b.
 func DecodeGrant(b []byte) (g Grant, err error) {
 	d := decoder{b: b}
-	d.version()
+	d.version(encoding)
 	g = Grant{Seq: d.num(), Origin: d.life(), Length: lease.Tick(d.num())}
 	if d.bad || g.Length < 0 {
 		return Grant{}, ErrFormat
@@ -57,23 +65,33 @@ func DecodeGrant(b []byte) (g Grant, err error) {
 
 // AppendView appends the encoding of a View, for the coordinator and in a Grant.
 func AppendView(b []byte, v View) []byte {
-	b = binary.AppendUvarint(binary.AppendUvarint(append(b, encoding), v.Number), uint64(v.Newest))
+	b = binary.AppendUvarint(binary.AppendUvarint(append(b, viewEncoding), v.Number), uint64(v.Newest))
 	b = binary.AppendUvarint(b, uint64(len(v.Ring)))
 	for _, m := range v.Ring {
 		b = appendText(appendText(appendText(binary.AppendUvarint(b, uint64(m.Origin)), m.Name), m.Addr), m.Host)
 	}
-	return appendLives(b, v.Lost)
+	return appendText(appendLives(b, v.Lost), string(v.Key))
 }
 
 // DecodeView decodes a View, which must be all of b.
 func DecodeView(b []byte) (v View, err error) {
 	d := decoder{b: b}
-	d.version()
+	keyless := len(b) > 0 && b[0] == encoding
+	if !keyless {
+		d.version(viewEncoding)
+	} else {
+		d.version(encoding)
+	}
 	v = View{Number: d.num(), Newest: d.life()}
 	for range d.count() {
 		v.Ring = append(v.Ring, Place{d.life(), d.text(), d.text(), d.text()})
 	}
 	v.Lost = d.lives()
+	if !keyless {
+		if key := d.text(); key != "" {
+			v.Key = []byte(key)
+		}
+	}
 	return v, d.err()
 }
 
@@ -112,7 +130,7 @@ func (d *decoder) byte() byte {
 	return c
 }
 
-func (d *decoder) version() { d.bad = d.byte() != encoding || d.bad }
+func (d *decoder) version(of byte) { d.bad = d.byte() != of || d.bad }
 
 func (d *decoder) num() uint64 {
 	n, w := binary.Uvarint(d.b)

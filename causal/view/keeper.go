@@ -2,6 +2,7 @@ package view
 
 import (
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/freshet-cache/freshet/shard/lease"
@@ -21,6 +22,26 @@ type View struct {
 	Ring   []Place
 	Lost   []uint32
 	Newest uint32 // the largest number of a life so far
+	Key    []byte // authenticates the tokens of the ring's sessions; drawn once (K9)
+}
+
+// Sum tells views apart that have the same number: it is 0 for the View before the first.
+func (v View) Sum() uint64 {
+	if v.Number == 0 {
+		return 0
+	}
+	h := uint64(14695981039346656037) // FNV-1a
+	for _, c := range AppendView(nil, v) {
+		h = (h ^ uint64(c)) * 1099511628211
+	}
+	return h
+}
+
+// Known is what the store of a ring says of the lives that have begun there.
+type Known struct {
+	Newest uint32   // the largest number
+	Open   []uint32 // lives of which the store may have writes that have not been everywhere
+	Number uint64   // the largest number of a view that has claimed the rows
 }
 
 // Renew is what a member asks the keeper, at every beat.
@@ -31,6 +52,8 @@ type Renew struct {
 	Knows            bool   // it has what a member must know (K5)
 	Leaving          bool
 	Retired          []uint32 // lives of which everything has been everywhere
+	View, Sum        uint64   // the latest view it has heard of (K8)
+	Store            Known    // as the store was when the life began to ask (K8); only while it has no number
 }
 
 // Grant answers a Renew.
@@ -47,6 +70,8 @@ type Options struct {
 	Length lease.Tick
 	// Silence after which a member is left out. Default Length.
 	Silence lease.Tick
+	// Key is the ring's if it has none yet: random bytes.
+	Key []byte
 }
 
 // Keeper decides on views. It is not safe for concurrent use.
@@ -58,6 +83,8 @@ type Keeper struct {
 	since  lease.Tick // nor for silence before this
 	view   View       // decided
 	stored View       // and stored (K1)
+	sum    uint64     // of stored
+	fresh  uint64     // the number with which this keeper began anew, for its state was older (K8)
 	saving bool
 	seen   map[uint32]heard
 }
@@ -92,7 +119,12 @@ func (k *Keeper) Elected(now lease.Tick, term uint64, led, slack lease.Tick, v V
 	k.term, k.led, k.view, k.stored, k.saving = term, led, v, v, false
 	k.alone = now + slack // K6
 	k.since = k.alone + max(k.opt.Length, k.opt.Silence)
-	k.seen = map[uint32]heard{}
+	k.seen, k.fresh, k.sum = map[uint32]heard{}, 0, v.Sum()
+	if len(v.Key) == 0 && len(k.opt.Key) > 0 { // K9
+		if k.view.Key = k.opt.Key; v.Number > 0 {
+			k.view.Number++
+		}
+	}
 }
 
 // Led extends the leadership of term.
@@ -115,7 +147,7 @@ func (k *Keeper) Saved(term, number uint64, ok bool) (again []Save) {
 		return nil
 	}
 	if number == k.view.Number {
-		k.stored = k.view
+		k.stored, k.sum = k.view, k.view.Sum()
 		return nil
 	}
 	return k.save()
@@ -127,8 +159,12 @@ func (k *Keeper) Renewed(now lease.Tick, in Renew) (g Grant, saves []Save, ok bo
 	if !k.Leads(now) {
 		return g, nil, false
 	}
+	if k.older(in) && now >= k.alone {
+		k.begin(in)
+	}
 	i := slices.IndexFunc(k.view.Ring, func(m Place) bool { return m.Name == in.Name })
 	switch {
+	case k.older(in): // it is asked again when leases of a predecessor are over
 	case i < 0 && in.Origin == 0 && !in.Leaving:
 		k.join(now, in)
 	case i >= 0 && in.Leaving && now >= k.alone:
@@ -154,11 +190,44 @@ func (k *Keeper) Renewed(now lease.Tick, in Renew) (g Grant, saves []Save, ok bo
 	return g, saves, true
 }
 
+// newestLife is the largest number that a life may have: the one above is for what is written past the caches.
+const newestLife = math.MaxUint32 - 1
+
+// older reports whether somebody knows of what this keeper, or a predecessor whose state it has, never decided: the
+// state of the coordinator was lost, or an old one was restored (K8).
+func (k *Keeper) older(in Renew) bool {
+	switch {
+	case max(in.Origin, in.Store.Newest) > k.view.Newest, in.Store.Number > k.view.Number:
+		return true
+	case in.View < k.fresh: // the views from there on are above it
+		return false
+	}
+	return in.View > k.stored.Number || in.View == k.stored.Number && in.Sum != k.sum
+}
+
+// begin leaves everybody out, and goes on with numbers that nobody has used (K8).
+func (k *Keeper) begin(in Renew) {
+	if max(in.Origin, in.Store.Newest) > newestLife || max(in.View, in.Store.Number) >= math.MaxUint64/2 {
+		return // no keeper and no store says so
+	}
+	k.out(func(Place) bool { return true })
+	k.view.Newest = max(k.view.Newest, in.Origin, in.Store.Newest)
+	k.view.Number = max(k.view.Number, in.View, in.Store.Number) + 1
+	k.fresh = k.view.Number
+}
+
 // join puts a new life at the end of the ring.
 func (k *Keeper) join(now lease.Tick, in Renew) {
+	if k.view.Newest >= newestLife {
+		return // the numbers are used up
+	}
 	k.view.Number++
 	k.view.Newest++ // K2
 	o := k.view.Newest
+	if len(k.view.Ring) == 0 { // K8: a state that is older may have forgotten them
+		k.view.Lost = slices.Compact(slices.Sorted(slices.Values(slices.Concat(k.view.Lost, in.Store.Open))))
+		k.view.Lost = slices.DeleteFunc(k.view.Lost, func(l uint32) bool { return l == 0 || l >= o })
+	}
 	k.seen[o] = heard{at: now, knows: len(k.view.Ring) == 0} // K5: who is alone asks the store
 	k.view.Ring = append(slices.Clip(k.view.Ring), Place{o, in.Name, in.Addr, in.Host})
 }

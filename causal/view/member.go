@@ -11,6 +11,8 @@ type MemberOptions struct {
 	Name string // unique for ever
 	Addr string
 	Host string
+	// Store is what the store knows of the lives that have begun there.
+	Store Known
 	// Drift bounds how much any clock may run fast or slow, in millionths. Default 200.
 	Drift int64
 }
@@ -24,6 +26,7 @@ type Member struct {
 	until   lease.Tick // of the lease
 	length  lease.Tick // of the longest lease heard of
 	view    View
+	sum     uint64                // of view
 	lost    map[uint32]lease.Tick // when it was heard that a life is over (K7)
 	retired map[uint32]bool
 	leaving bool
@@ -44,7 +47,10 @@ func (m *Member) Beat(now lease.Tick, knows bool) Renew {
 	m.seq++
 	m.sent[m.seq] = now
 	delete(m.sent, m.seq-maxSent)
-	r := Renew{Name: m.opt.Name, Addr: m.opt.Addr, Host: m.opt.Host, Origin: m.origin, Seq: m.seq, Knows: knows, Leaving: m.leaving}
+	r := Renew{Name: m.opt.Name, Addr: m.opt.Addr, Host: m.opt.Host, Origin: m.origin, Seq: m.seq, Knows: knows, Leaving: m.leaving, View: m.view.Number, Sum: m.sum}
+	if m.origin == 0 {
+		r.Store = m.opt.Store
+	}
 	for _, o := range m.view.Lost {
 		if m.retired[o] {
 			r.Retired = append(r.Retired, o)
@@ -64,14 +70,14 @@ func (m *Member) Granted(now lease.Tick, g Grant) (newer bool) {
 	}
 	m.length = max(m.length, g.Length)
 	if newer = g.View.Number > m.view.Number; newer {
-		m.view = g.View
+		m.view, m.sum = g.View, g.View.Sum()
 		for _, o := range g.View.Lost {
 			if _, known := m.lost[o]; !known {
 				m.lost[o] = now
 			}
 		}
 	}
-	if g.View.Number == m.view.Number && m.Place() >= 0 { // K3
+	if m.Place() >= 0 && g.View.Number == m.view.Number && g.View.Sum() == m.sum { // K3, and K8: it may be another view
 		m.until = max(m.until, sent+lease.Shorten(g.Length, m.opt.Drift))
 	}
 	return newer

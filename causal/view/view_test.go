@@ -75,6 +75,9 @@ func (w *world) decided(v View) {
 	if v.Number < w.stored.Number || v.Newest < w.stored.Newest {
 		w.t.Fatalf("%+v after %+v", v, w.stored)
 	}
+	if len(v.Key) == 0 || len(w.stored.Key) > 0 && string(v.Key) != string(w.stored.Key) { // K9
+		w.t.Fatalf("the key was %x and is %x", w.stored.Key, v.Key)
+	}
 	for _, m := range w.stored.Ring {
 		if !slices.ContainsFunc(v.Ring, func(o Place) bool { return o.Origin == m.Origin }) {
 			if !slices.Contains(v.Lost, m.Origin) {
@@ -154,7 +157,7 @@ func TestViews(t *testing.T) {
 	for seed := range seeds {
 		w := &world{t: t, seed: seed, r: rand.New(rand.NewPCG(uint64(seed), 1)), terms: map[int]uint64{}, views: map[uint64]View{}, left: map[uint32]lease.Tick{}, now: 1e9}
 		for i := range w.keepers {
-			w.keepers[i] = NewKeeper(Options{Length: length, Silence: length})
+			w.keepers[i] = NewKeeper(Options{Length: length, Silence: length, Key: []byte{1, byte(i)}})
 		}
 		leader, until := 0, lease.Tick(0)
 		for range 1500 {
@@ -219,9 +222,31 @@ func (w *world) living() (out []int) {
 	return out
 }
 
+// A state that an older freshet has stored has no key: it is read, and has one before anybody is told of one (K9).
+func TestStateWithoutAKey(t *testing.T) {
+	old := View{Number: 4, Newest: 2, Ring: []Place{{2, "b", "a", "h"}}, Lost: []uint32{1}}
+	b := AppendView(nil, old)
+	b[0] = encoding
+	v, err := DecodeView(b[:len(b)-1])
+	if err != nil || !reflect.DeepEqual(v, old) {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	k := NewKeeper(Options{Length: length, Key: []byte("key")})
+	k.Elected(0, 1, 1<<40, 0, v)
+	m := NewMember(MemberOptions{Name: "c", Host: "h"})
+	g, saves, _ := k.Renewed(1, m.Beat(1, false))
+	if len(g.View.Key) > 0 || len(saves) != 1 || string(saves[0].View.Key) != "key" || saves[0].View.Number <= 4 {
+		t.Fatalf("told %+v, to be stored %+v", g.View, saves)
+	}
+	k.Saved(1, saves[0].View.Number, true)
+	if g, _, _ = k.Renewed(2, m.Beat(2, false)); string(g.View.Key) != "key" {
+		t.Errorf("told %+v", g.View)
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	f.Add(AppendRenew(nil, Renew{Name: "n", Addr: "a", Host: "h", Origin: 3, Seq: 4, Knows: true, Retired: []uint32{1}}))
-	f.Add(AppendGrant(nil, Grant{Seq: 1, Origin: 2, Length: 3, View: View{Number: 4, Newest: 2, Ring: []Place{{2, "n", "a", "h"}}, Lost: []uint32{1}}}))
+	f.Add(AppendGrant(nil, Grant{Seq: 1, Origin: 2, Length: 3, View: View{Number: 4, Newest: 2, Ring: []Place{{2, "n", "a", "h"}}, Lost: []uint32{1}, Key: []byte("key")}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if r, err := DecodeRenew(b); err == nil {
 			if again, err := DecodeRenew(AppendRenew(nil, r)); err != nil || !reflect.DeepEqual(r, again) {

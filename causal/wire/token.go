@@ -31,6 +31,9 @@ func Token(s *mesh.Session, limit int) []byte {
 // MaxToken is the longest token that Resume takes.
 const MaxToken = 1 << 20
 
+// mostTime is above every time that a session has seen: stores take none that is larger.
+const mostTime = 1 << 62
+
 // Resume is the session that a token stands for. Whoever lets tokens pass through
 // others' hands must see to it that they come back unchanged.
 func Resume(token []byte) (*mesh.Session, error) {
@@ -41,13 +44,13 @@ func Resume(token []byte) (*mesh.Session, error) {
 	s := &mesh.Session{Time: r.Uint(), Deps: r.Frontier()}
 	for range r.Count() {
 		w := body(r, r.Frontier())
-		if r.Bad() || len(s.Carried) > 0 && !s.Carried[len(s.Carried)-1].Stamp.Less(w.Stamp) {
+		if r.Bad() || w.Stamp.Time >= mostTime || len(s.Carried) > 0 && !s.Carried[len(s.Carried)-1].Stamp.Less(w.Stamp) {
 			return nil, ErrFormat
 		}
 		s.Carried = append(s.Carried, w)
 	}
 	s.Bare = r.Dots()
-	if !r.Done() {
+	if !r.Done() || s.Time >= mostTime {
 		return nil, ErrFormat
 	}
 	return s, nil

@@ -2,12 +2,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"os"
 	"os/signal"
@@ -26,10 +26,10 @@ import (
 
 func main() {
 	root := &cobra.Command{
-		Use: "freshet", Short: "caches that do not lie", SilenceUsage: true, SilenceErrors: true, Version: node.Version,
+		Use: "freshet", Short: "caches that do not lie", SilenceUsage: true, SilenceErrors: true, Version: node.Version + " (" + node.Revision() + ")",
 		Long: "freshet: coherent caches between services and their database.",
 	}
-	root.AddCommand(serve(), migrate(), status(), config(), simulate(), judge(), benchmark())
+	root.AddCommand(serve(), migrate(), status(), config(), simulate(), judge(), benchmark(), version())
 	if err := root.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "freshet:", err)
 		os.Exit(exitCode(err))
@@ -49,18 +49,17 @@ func flags(f *pflag.FlagSet, c *node.Config) *string {
 	f.IntVar(&c.Nodes, "nodes", c.Nodes, "how many nodes to run in this process, on consecutive ports")
 	f.DurationVar(&c.Lease, "lease", c.Lease, "how long a lease lasts: what a dead node's keys wait before they can be written again")
 	f.DurationVar(&c.Timeout, "timeout", c.Timeout, "how long a command may take")
-	f.IntVar(&c.MaxKey, "max-key", c.MaxKey, "longest key, in bytes")
-	f.IntVar(&c.MaxValue, "max-value", c.MaxValue, "longest value, in bytes")
-	f.Int64Var(&c.Memory, "memory", c.Memory, "bytes of memory for entries, per node")
+	f.Var(size[int]{&c.MaxKey}, "max-key", "longest key")
+	f.Var(size[int]{&c.MaxValue}, "max-value", "longest value")
+	f.Var(size[int64]{&c.Memory}, "memory", "memory for entries, per node")
 	f.BoolVar(&c.VersionsOnly, "versions-only", c.VersionsOnly, "keep versions in memory and no values: the version service of a layered cache, whose values lie in a Redis")
 	f.IntVar(&c.TrackingKeys, "tracking-keys", c.TrackingKeys, "most keys that are remembered for CLIENT TRACKING, per node; beyond it keys are invalidated")
 	f.IntVar(&c.ReplicateAt, "replicate-above", c.ReplicateAt, "operations per second of one key, above which other nodes serve its reads too; 0: only what FR.REPLICAS names")
 	f.IntVar(&c.MaxReplicas, "max-replicas", c.MaxReplicas, "most replicas of a key beside its owner")
-	f.StringVar(&c.Causal, "causal", c.Causal, "names of causal spaces, with commas between: sessions over them (FR.BEGIN ...) never see an effect without its cause, at whichever node; NAME=union or NAME=max merges values that are written at the same time")
-	f.StringVar(&c.TCC, "tcc", c.TCC, "names of causal spaces that keep former values, so that transactions (FR.TBEGIN ...) begin again more rarely")
+	f.Var(&c.Spaces, "space", "a space beside database 0, as NAME=PROMISE[,OPTION...]; once for each space, the same at all processes. The promise is causal: sessions never see an effect without its cause, at whichever node. Options: db=NUMBER (what SELECT takes), merge=union or merge=max (of values that are written at the same time), tcc (keeps former values for transactions), async (acknowledges writes from a log in --data; cannot be undone)")
 	f.IntVar(&c.CausalKeys, "causal-keys", c.CausalKeys, "most keys of a causal space in memory, per node")
-	f.BoolVar(&c.CausalAsync, "causal-async", c.CausalAsync, "acknowledge writes of causal spaces when this node's disk has them (a log in --data), and bring them into the store when every node has received them; the same at all nodes, and for good")
-	f.StringVar(&c.TokenKey, "token-key", c.TokenKey, "secret that authenticates the tokens of sessions (default --password); better given as FRESHET_TOKEN_KEY or in the file")
+	f.Var(size[int64]{&c.CausalMemory}, "causal-memory", "memory for the keys of a causal space and their versions, per node (0: as --memory); writes that are under way take up to 64 MiB per node of the ring besides")
+	f.StringVar(&c.TokenKey, "token-key", c.TokenKey, "secret that authenticates the tokens of sessions (default --password, or else a key that the cluster draws and keeps); better given as FRESHET_TOKEN_KEY or in the file")
 	f.IntVar(&c.MaxConns, "max-conns", c.MaxConns, "most client connections, per node")
 	f.StringVar(&c.Password, "password", c.Password, "password that clients must give; better given as FRESHET_PASSWORD or in the file")
 	f.StringVar(&c.TLSCert, "tls-cert", c.TLSCert, "certificate file; clients and nodes then speak TLS")
@@ -69,6 +68,12 @@ func flags(f *pflag.FlagSet, c *node.Config) *string {
 	f.BoolVar(&c.NoSync, "no-sync", c.NoSync, "acknowledge writes before they are synced to disk: a crash of the machine may lose the latest")
 	f.BoolVar(&c.BootClock, "boot-clock", c.BootClock, "count leases through suspends of the machine, at the price of a system call per read")
 	f.BoolVar(&c.Insecure, "insecure", c.Insecure, "listen beyond loopback without a password")
+	f.BoolVar(&c.AllowFlush, "allow-flush", c.AllowFlush, "let FLUSHALL and FLUSHDB remove every row of a store that others may share (postgres:, mysql:, etcd:)")
+	f.StringVar(&c.DenyCommands, "deny-commands", c.DenyCommands, "commands that no client may run, with commas between, for instance flushall,keys")
+	f.StringVar(&c.LogLevel, "log-level", c.LogLevel, "least level of what is logged: debug, info, warn or error; CONFIG SET log-level changes it at run time")
+	f.StringVar(&c.LogFormat, "log-format", c.LogFormat, "text or json; CONFIG SET log-format changes it at run time")
+	f.BoolVar(&c.LogKeys, "log-keys", c.LogKeys, "write keys into the log as they are, not as hashes")
+	f.BoolVar(&c.MetricsClassic, "metrics-classic", c.MetricsClassic, "tell durations as histograms of eight buckets, not as native histograms, which Prometheus takes with --enable-feature=native-histograms")
 	return f.String("config", "", "YAML file with any of these settings")
 }
 
@@ -86,12 +91,16 @@ func load(f *pflag.FlagSet, c *node.Config, file string) error {
 	}
 	var errs []error
 	apply := func(name, value, from string) {
-		if err := f.Set(name, value); err != nil {
+		set := f.Set
+		if list, ok := f.Lookup(name).Value.(pflag.SliceValue); ok { // what the file says is replaced, not added to
+			set = func(string, string) error { return list.Replace([]string{value}) }
+		}
+		if err := set(name, value); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", from, err))
 		}
 	}
 	f.VisitAll(func(fl *pflag.Flag) {
-		name := "FRESHET_" + strings.ToUpper(strings.ReplaceAll(fl.Name, "-", "_"))
+		name := envName(fl.Name)
 		if v, ok := os.LookupEnv(name); ok && fl.Name != "config" {
 			apply(fl.Name, v, name)
 		}
@@ -116,7 +125,23 @@ func readFile(c *node.Config, name string) error {
 
 // decode reads YAML; a setting nobody knows is an error, not a surprise.
 func decode(r io.Reader, c *node.Config) error {
-	d := yaml.NewDecoder(r)
+	b, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(b, &doc); err == nil { // what is wrong is said below
+		changed, err := sizes(&doc)
+		if err != nil {
+			return err
+		}
+		if changed {
+			if b, err = yaml.Marshal(&doc); err != nil {
+				return err
+			}
+		}
+	}
+	d := yaml.NewDecoder(bytes.NewReader(b))
 	d.KnownFields(true)
 	if err := d.Decode(c); err != nil && !errors.Is(err, io.EOF) {
 		return err
@@ -131,20 +156,18 @@ func serve() *cobra.Command {
 		Long: "serve runs one or more nodes of a linearizable cache over a store.\n\nEvery setting is a flag, an environment variable (FRESHET_LISTEN for --listen),\nor a line of a YAML file; a flag goes before the environment, which goes before\nthe file. SIGTERM and SIGINT drain: commands under way are finished.",
 	}
 	file := flags(cmd.Flags(), &c)
+	grouped(cmd)
 	cmd.RunE = func(*cobra.Command, []string) error {
+		warn(cmd.Flags())
 		if err := load(cmd.Flags(), &c, *file); err != nil {
 			return err
 		}
-		c.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
+		c.LogOutput = os.Stderr
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 		defer stop()
 		p, err := node.Start(c)
 		if err != nil {
 			return err
-		}
-		for i, n := range p.Nodes() {
-			listen, admin := p.Addr(i)
-			c.Logger.Info("listening", "node", n.ID(), "redis", listen, "admin", "http://"+admin)
 		}
 		select {
 		case <-ctx.Done():
@@ -154,7 +177,6 @@ func serve() *cobra.Command {
 			return errors.Join(err, p.Stop(stop))
 		}
 		stop() // a second signal ends at once
-		c.Logger.Info("draining")
 		end, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		return p.Stop(end)
@@ -167,7 +189,9 @@ func config() *cobra.Command {
 	c := node.Defaults()
 	show := &cobra.Command{Use: "print", Short: "print the configuration that serve would use, as YAML; passwords are masked", Args: cobra.NoArgs}
 	file := flags(show.Flags(), &c)
+	grouped(show)
 	show.RunE = func(cmd *cobra.Command, _ []string) error {
+		warn(show.Flags())
 		if err := load(show.Flags(), &c, *file); err != nil {
 			return err
 		}
@@ -219,8 +243,15 @@ func status() *cobra.Command {
 		}
 		defer r.Body.Close()
 		b, err := io.ReadAll(io.LimitReader(r.Body, 64<<20))
-		if err != nil || r.StatusCode != http.StatusOK {
-			return fmt.Errorf("%s answered %s: %w", admin, r.Status, err)
+		switch given := os.Getenv("FRESHET_PASSWORD") != ""; {
+		case r.StatusCode == http.StatusUnauthorized && given:
+			return fmt.Errorf("%s refuses the password of FRESHET_PASSWORD; it is not that of the node", admin)
+		case r.StatusCode == http.StatusUnauthorized:
+			return fmt.Errorf("%s asks for a password; give that of the node as FRESHET_PASSWORD", admin)
+		case r.StatusCode != http.StatusOK:
+			return fmt.Errorf("%s answered %s: %.200s", admin, r.Status, bytes.TrimSpace(b))
+		case err != nil:
+			return fmt.Errorf("%s did not answer to the end: %w", admin, err)
 		}
 		if asJSON {
 			_, err := cmd.OutOrStdout().Write(append(b, '\n'))
@@ -237,14 +268,33 @@ func status() *cobra.Command {
 
 func show(w io.Writer, st node.State) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprint(w, st.Health)
 	fmt.Fprintf(t, "freshet %s, up %s, generation %d\n\n", st.Version, st.Uptime, st.Gen)
 	fmt.Fprintln(t, "NODE\tREDIS\tADMIN\tREADY\tDRAINING\tSLICES\tCONNS\tENTRIES\tHITS\tMISSES")
+	lost := map[string]node.NodeState{}
 	for _, n := range st.Nodes {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%v\t%v\t%d\t%d\t%d\t%d\t%d\n", n.ID, n.Addr, n.Admin, n.Ready, n.Draining, n.Slices, n.Conns, n.Entries, n.Hits, n.Misses)
+		ready := fmt.Sprint(n.Ready)
+		if n.Lost {
+			ready = "LOST"
+			lost[n.ID] = n
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%v\t%v\t%d\t%d\t%d\t%d\t%d\n", n.ID, n.Addr, n.Admin, ready, n.Draining, n.Slices, n.Conns, n.Entries, n.Hits, n.Misses)
 	}
 	fmt.Fprintln(t, "\nSLICE\tGENERATION\tOWNER\tREPLICAS")
 	for _, s := range st.Slices {
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\n", s.Range, s.Gen, s.Node, strings.Join(s.Replicas, " "))
+		owner := s.Node
+		if n, ok := lost[s.Node]; ok {
+			owner += " (lost)"
+			if !n.Writable.IsZero() {
+				owner = fmt.Sprintf("%s (lost; no writes until %s)", s.Node, n.Writable.Local().Format(time.TimeOnly))
+			}
+		}
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\n", s.Range, s.Gen, owner, strings.Join(s.Replicas, " "))
+	}
+	for _, n := range st.Nodes {
+		if n.Problem != "" {
+			fmt.Fprintf(t, "\nPROBLEM at %s: %s\n", n.ID, n.Problem)
+		}
 	}
 	return t.Flush()
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 func simulate() *cobra.Command {
 	cmd := &cobra.Command{Use: "sim", Short: "run the deterministic simulator by seed; shrink and print what failed"}
 	var first, seeds uint64
+	var limit time.Duration
 	var shrink int
 	var log bool
 	linear := &cobra.Command{
@@ -24,11 +26,20 @@ func simulate() *cobra.Command {
 	}
 	linear.Flags().Uint64Var(&first, "seed", 1, "the first seed")
 	linear.Flags().Uint64Var(&seeds, "seeds", 1, "how many seeds to run, one after the other")
+	linear.Flags().DurationVar(&limit, "for", 0, "stop after this time, though fewer than --seeds were run; without --seeds, as many as fit")
 	linear.Flags().IntVar(&shrink, "shrink", 3000, "at most so many runs to make a failure small; 0 leaves it as it is")
 	linear.Flags().BoolVar(&log, "log", false, "print what happens, also if nothing fails")
 	linear.RunE = func(cmd *cobra.Command, _ []string) error {
 		out, seen, events, began := cmd.OutOrStdout(), map[string]int{}, 0, time.Now()
+		if limit > 0 && !cmd.Flags().Changed("seeds") {
+			seeds = math.MaxUint64 - first
+		}
+		said := began
 		for i := range seeds {
+			if limit > 0 && time.Since(began) >= limit {
+				seeds = i
+				break
+			}
 			plan := sim.NewPlan(first + i)
 			res := sim.Run(plan, log)
 			if res.Err != nil {
@@ -40,8 +51,9 @@ func simulate() *cobra.Command {
 			for what, n := range res.Sometimes {
 				seen[what] += n
 			}
-			if events += res.Events; (i+1)%1000 == 0 {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%d seeds, %d events, %s\n", i+1, events, time.Since(began).Round(time.Second))
+			if events += res.Events; time.Since(said) >= simProgress {
+				said = time.Now()
+				fmt.Fprintln(cmd.ErrOrStderr(), simLine(i+1, seeds, events, time.Since(began), limit))
 			}
 		}
 		for _, what := range slices.Sorted(maps.Keys(seen)) {
@@ -52,6 +64,19 @@ func simulate() *cobra.Command {
 	}
 	cmd.AddCommand(linear)
 	return cmd
+}
+
+// simProgress is how often a simulation says how far it is.
+const simProgress = 5 * time.Second
+
+// simLine says how far a simulation is, and how long the rest takes if it goes on so.
+func simLine(done, seeds uint64, events int, took, limit time.Duration) string {
+	rate := float64(done) / took.Seconds()
+	left := time.Duration(float64(seeds-done) / rate * float64(time.Second))
+	if limit > 0 {
+		left = min(left, limit-took)
+	}
+	return fmt.Sprintf("%d seeds, %d events, %s; %.1f seeds a second, about %s more", done, events, took.Round(time.Second), rate, max(0, left).Round(time.Second))
 }
 
 // broken shows the smallest plan found that breaks a promise, and what happened.

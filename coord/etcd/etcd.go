@@ -10,6 +10,12 @@
 // paused may still end a lease that was renewed elsewhere (etcd's issue 15247; newer
 // versions make it rarer); so a new leader waits, beyond the leases it finds, for as
 // long as its predecessor could believe to lead.
+//
+// An etcd that has lost its data, or was restored from a backup, must not make a second
+// leader beside the leases that are out. Every election and every save compare the name
+// of the cluster, which only [Open] ever draws, and together with it an empty state; so
+// a missing state, another name, or a revision below one that was seen refuses
+// leadership ([ErrLostData]).
 package etcd
 
 import (
@@ -19,6 +25,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,6 +38,10 @@ import (
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
 )
+
+// ErrLostData means that etcd no longer holds what this process knows it held: nobody
+// may lead from what is there.
+var ErrLostData = errors.New("etcd: data was lost: stop all freshet processes of the cluster, run freshet migrate --adopt, and start them again; until then no slice changes hands")
 
 // Options configure a Coordinator. Endpoints and Addr are required.
 type Options struct {
@@ -84,6 +95,7 @@ type Coordinator struct {
 	mu    sync.Mutex
 	reign *reign // the one under way here; nil if none
 	saved int64  // the revision of the state, as far as it is known
+	seen  int64  // the highest revision that etcd has answered with
 }
 
 // reign is one leadership of this process.
@@ -124,13 +136,33 @@ func Open(ctx context.Context, opt Options) (*Coordinator, error) {
 
 // name finds out what the cluster is called, or calls it something.
 func (c *Coordinator) name(ctx context.Context) error {
-	key := c.opt.Prefix + "cluster"
-	r, err := c.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
-		Then(clientv3.OpPut(key, rand.Text()), clientv3.OpGet(key)).Else(clientv3.OpGet(key)).Commit()
+	key, name := c.clusterKey(), rand.Text()
+	r, err := c.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0), clientv3.Compare(clientv3.CreateRevision(c.stateKey()), "=", 0)).
+		Then(clientv3.OpPut(key, name), clientv3.OpPut(c.stateKey(), "")).Else(clientv3.OpGet(key)).Commit()
 	if err != nil {
 		return fmt.Errorf("etcd: %v does not answer; is it running, and does it have a quorum?: %w", c.opt.Endpoints, err)
 	}
-	c.cluster = string(r.Responses[len(r.Responses)-1].GetResponseRange().Kvs[0].Value)
+	if c.seen = r.Header.Revision; r.Succeeded {
+		c.cluster = name
+		return nil
+	}
+	found := r.Responses[0].GetResponseRange().Kvs
+	if len(found) == 0 {
+		return fmt.Errorf("%w (%s has a state and no name of a cluster)", ErrLostData, c.opt.Prefix)
+	}
+	c.cluster = string(found[0].Value)
+	return nil
+}
+
+// know takes a revision that etcd has answered with. It fails if that is older than one
+// before: etcd was restored from a backup.
+func (c *Coordinator) know(revision int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if revision < c.seen {
+		return fmt.Errorf("%w (it answers with revision %d after %d, so it was restored from a backup, or is another etcd)", ErrLostData, revision, c.seen)
+	}
+	c.seen = revision
 	return nil
 }
 
@@ -141,22 +173,30 @@ func (c *Coordinator) Cluster() string { return c.cluster }
 // nobody leads.
 func (c *Coordinator) Leader() string { return *c.leader.Load() }
 
-func (c *Coordinator) leaderKey() string { return c.opt.Prefix + "leader" }
-func (c *Coordinator) stateKey() string  { return c.opt.Prefix + "state" }
+func (c *Coordinator) leaderKey() string  { return c.opt.Prefix + "leader" }
+func (c *Coordinator) stateKey() string   { return c.opt.Prefix + "state" }
+func (c *Coordinator) clusterKey() string { return c.opt.Prefix + "cluster" }
+
+// ours is true where etcd holds the cluster that this process is part of.
+func (c *Coordinator) ours() clientv3.Cmp {
+	return clientv3.Compare(clientv3.Value(c.clusterKey()), "=", c.cluster)
+}
 
 // follow keeps Leader up to date.
 func (c *Coordinator) follow() {
 	for c.ctx.Err() == nil {
 		ctx, cancel := context.WithTimeout(c.ctx, c.opt.TTL)
-		r, err := c.client.Get(ctx, c.leaderKey())
+		r, err := c.client.Txn(ctx).If(c.ours()).Then(clientv3.OpGet(c.leaderKey())).Commit()
 		cancel()
 		if err != nil {
 			c.wait()
 			continue
 		}
-		addr := ""
-		if len(r.Kvs) > 0 {
-			addr = string(r.Kvs[0].Value)
+		addr := "" // also if the leader is another cluster's
+		if r.Succeeded {
+			if found := r.Responses[0].GetResponseRange().Kvs; len(found) > 0 {
+				addr = string(found[0].Value)
+			}
 		}
 		c.leader.Store(&addr)
 		watch, end := context.WithCancel(clientv3.WithRequireLeader(c.ctx))
@@ -216,8 +256,14 @@ func (c *Coordinator) stand(ctx context.Context) (l shard.Leadership, other int6
 	if err != nil {
 		return l, 0, err
 	}
-	r, err := c.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(c.leaderKey()), "=", 0)).
-		Then(clientv3.OpPut(c.leaderKey(), c.opt.Addr, clientv3.WithLease(grant.ID))).Commit()
+	r, err := c.client.Txn(ctx).If(c.ours(), clientv3.Compare(clientv3.CreateRevision(c.leaderKey()), "=", 0)).
+		Then(clientv3.OpPut(c.leaderKey(), c.opt.Addr, clientv3.WithLease(grant.ID))).Else(clientv3.OpGet(c.clusterKey())).Commit()
+	if err == nil {
+		err = c.know(r.Header.Revision)
+	}
+	if err == nil && !r.Succeeded {
+		err = c.named(r.Responses[0].GetResponseRange().Kvs)
+	}
 	if err != nil || !r.Succeeded {
 		c.drop(grant.ID) // if the answer was lost, the key goes with it
 		if err != nil {
@@ -226,6 +272,9 @@ func (c *Coordinator) stand(ctx context.Context) (l shard.Leadership, other int6
 		return l, r.Header.Revision, nil
 	}
 	state, err := c.client.Get(ctx, c.stateKey()) // nobody older can save from here on
+	if err == nil && len(state.Kvs) == 0 {
+		err = fmt.Errorf("%w (the state under %s is missing)", ErrLostData, c.stateKey())
+	}
 	if err != nil {
 		c.drop(grant.ID)
 		return l, 0, err
@@ -236,12 +285,24 @@ func (c *Coordinator) stand(ctx context.Context) (l shard.Leadership, other int6
 	c.mu.Lock()
 	c.reign, c.saved = g, 0
 	l = shard.Leadership{Term: uint64(g.term), Slack: lease.Tick(c.opt.TTL), Until: func() lease.Tick { return lease.Tick(g.until.Load()) }}
-	if len(state.Kvs) > 0 {
-		l.State, c.saved = state.Kvs[0].Value, state.Kvs[0].ModRevision
+	c.saved = state.Kvs[0].ModRevision
+	if len(state.Kvs[0].Value) > 0 { // empty since the cluster was named: it is a new one
+		l.State = state.Kvs[0].Value
 	}
 	c.mu.Unlock()
 	c.work.Go(func() { c.hold(on, g) })
 	return l, 0, nil
+}
+
+// named checks the name of the cluster that etcd holds.
+func (c *Coordinator) named(found []*mvccpb.KeyValue) error {
+	switch {
+	case len(found) == 0:
+		return fmt.Errorf("%w (the cluster %s is not known there)", ErrLostData, c.cluster)
+	case string(found[0].Value) != c.cluster:
+		return fmt.Errorf("%w (it holds the cluster %s, and this process is part of %s)", ErrLostData, found[0].Value, c.cluster)
+	}
+	return nil
 }
 
 // drop ends a lease of etcd, and with it the key; if that fails it ends by itself.
@@ -318,12 +379,18 @@ func (c *Coordinator) Save(ctx context.Context, term uint64, state []byte) error
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.opt.TTL)
 	defer cancel()
-	r, err := c.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(c.leaderKey()), "=", g.term),
+	r, err := c.client.Txn(ctx).If(c.ours(), clientv3.Compare(clientv3.CreateRevision(c.leaderKey()), "=", g.term),
 		clientv3.Compare(clientv3.ModRevision(c.stateKey()), "=", saved)).
 		Then(clientv3.OpPut(c.stateKey(), string(state))).
 		Else(clientv3.OpGet(c.leaderKey()), clientv3.OpGet(c.stateKey())).Commit()
-	if err != nil {
+	switch {
+	case errors.Is(err, rpctypes.ErrRequestTooLarge), err != nil && strings.Contains(err.Error(), "larger than max"): // as gRPC says it
+		return fmt.Errorf("%w: %d bytes (%w)", shard.ErrStateTooLarge, len(state), err)
+	case err != nil:
 		return fmt.Errorf("etcd: saving: %w", err)
+	}
+	if err := c.know(r.Header.Revision); err != nil {
+		return err
 	}
 	next := r.Header.Revision
 	if !r.Succeeded {

@@ -1,7 +1,7 @@
 // Command workflow publishes a picture in three steps, each of which asks another node:
 // nobody ever sees the post without the picture, or the picture without its thumbnail.
 //
-//	go run ./cmd/freshet serve --store memory: --nodes 3 --causal feeds
+//	go run ./cmd/freshet serve --store memory: --nodes 3 --space feeds=causal
 //	go run ./examples/workflow
 //
 // The same in Python is workflow.py beside it. What travels from step to step is a token;

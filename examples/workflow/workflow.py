@@ -1,7 +1,7 @@
 """Publishes a picture in three steps, each of which asks another node: nobody ever sees
 the post without the picture, or the picture without its thumbnail.
 
-    go run ./cmd/freshet serve --store memory: --nodes 3 --causal feeds
+    go run ./cmd/freshet serve --store memory: --nodes 3 --space feeds=causal
     python3 examples/workflow/workflow.py 127.0.0.1:6380 127.0.0.1:6381 127.0.0.1:6382
 
 It needs redis-py. What travels from step to step is a token, a short text.

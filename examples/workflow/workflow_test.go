@@ -17,7 +17,7 @@ import (
 func serve(t *testing.T) (addrs []string) {
 	t.Helper()
 	cfg := node.Defaults()
-	cfg.Listen, cfg.Admin, cfg.Store, cfg.Nodes, cfg.Causal = "127.0.0.1:0", "127.0.0.1:0", "memory:", 3, "feeds"
+	cfg.Listen, cfg.Admin, cfg.Store, cfg.Nodes, cfg.Spaces = "127.0.0.1:0", "127.0.0.1:0", "memory:", 3, node.Spaces{{Name: "feeds", Promise: "causal"}}
 	p, err := node.Start(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -142,6 +142,12 @@ func (p *Pod) Step(now lease.Tick, in Input, out []Output) []Output {
 // Owns reports whether a write to key would be taken at now.
 func (p *Pod) Owns(now lease.Tick, key string) bool { return p.owner(now, key) != nil }
 
+// Guarded reports whether what a read of key finds may fill (R5).
+func (p *Pod) Guarded(now lease.Tick, key string) bool {
+	pc, _ := p.guard(now, key)
+	return pc != nil
+}
+
 // holds reports whether a lease is in force, and so was without interruption
 // since it was acquired.
 func (p *Pod) holds(now lease.Tick, gen lease.Gen) bool {

@@ -66,6 +66,11 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	case "forget": // memory is full
 		delete(s.entries, arg(t, d, "key"))
 		return ""
+	case "write-many": // keys of a letter and a number, one after the other, and all of them are stored
+		for i := range num(t, d, "n") {
+			s.writeOne(Op(1000+i), fmt.Sprintf("%s%05d", arg(t, d, "prefix"), i))
+		}
+		return ""
 	case "dump":
 		text := s.pod.Dump()
 		for b, name := range s.names {
@@ -83,6 +88,16 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		return "nothing\n"
 	}
 	return b.String()
+}
+
+// writeOne writes a key, and forgets the entry: memory is full.
+func (s *story) writeOne(op Op, key string) {
+	for _, out := range s.pod.Step(s.now, Write{Op: op, Muts: []Mut{{Key: key, Value: []byte("v")}}}, nil) {
+		if st, ok := out.(Store); ok {
+			s.pod.Step(s.now, Stored{Call: st.Call, Stamps: []Stamp{{Version: 1}}}, nil)
+		}
+	}
+	s.pod.Check()
 }
 
 // serve is what a runtime would serve from memory.
@@ -193,16 +208,16 @@ func (s *story) perform(out Output) string {
 	switch out := out.(type) {
 	case ReadSplits:
 		s.ask("splits", out.Range.Low, out.Call, 0)
-		return fmt.Sprintf("read the splits of %v", out.Range)
+		return fmt.Sprintf("read the splits of %v%s", out.Range, attempt(out.Try))
 	case SetGuard:
 		s.ask("guarded", out.Range.Low, out.Call, 0)
-		return fmt.Sprintf("guard %v with %v", out.Range, s.name("g", out.Token))
+		return fmt.Sprintf("guard %v with %v%s", out.Range, s.name("g", out.Token), attempt(out.Try))
 	case Load:
 		s.ask("loaded", out.Key, out.Call, 0)
 		if out.Bare {
-			return "look who wrote " + out.Key
+			return "look who wrote " + out.Key + attempt(out.Try)
 		}
-		return "load " + out.Key
+		return "load " + out.Key + attempt(out.Try)
 	case Evaluate:
 		text := fmt.Sprintf("let op %d decide from", out.Op)
 		for _, r := range out.Rows {
@@ -247,6 +262,14 @@ func (s *story) perform(out Output) string {
 		return "count " + eventNames[out.Kind]
 	}
 	return fmt.Sprintf("%T", out)
+}
+
+// attempt says that a request is made again, which the runtime puts off.
+func attempt(try int) string {
+	if try == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", attempt %d", try+1)
 }
 
 var eventNames = [EventKinds]string{"a fill refused: no guard", "a fill refused: overlap", "a fill refused: lease", "a fill refused: expired",

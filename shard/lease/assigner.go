@@ -19,6 +19,11 @@ type AssignerOptions struct {
 	// none: load will cut it.
 	First   []string
 	Balance Balance
+	// MaxSlices bounds the slices of the cluster, whoever cuts them. Default 4096.
+	MaxSlices int
+	// StateBytes bounds the state that the coordinator is to store. Default 1 MiB:
+	// etcd takes requests of 1.5 MiB.
+	StateBytes int
 }
 
 func (o *AssignerOptions) defaults() {
@@ -30,6 +35,12 @@ func (o *AssignerOptions) defaults() {
 	}
 	if o.Silence <= 0 {
 		o.Silence = o.Length
+	}
+	if o.MaxSlices <= 0 {
+		o.MaxSlices = 4096
+	}
+	if o.StateBytes <= 0 {
+		o.StateBytes = 1 << 20
 	}
 	o.Balance.defaults()
 }
@@ -72,6 +83,7 @@ type member struct {
 	addr, host string
 	seen       Tick
 	leaving    bool
+	done       bool   // holds nothing, and never will (A11)
 	groups     bool   // can be a member of one
 	seq, table uint64 // of the last renewal
 }
@@ -80,7 +92,7 @@ type member struct {
 type AssignerOutput interface{ assignerOutput() }
 
 // Save asks the coordinator to store State if Term is still the newest. It is
-// answered by exactly one Saved.
+// answered by exactly one Saved, Unsaved or Refused.
 type Save struct {
 	Term  uint64
 	Rev   uint64
@@ -152,8 +164,29 @@ func (a *Assigner) Deposed() { a.term, a.led = 0, 0 }
 // Leads reports whether the assigner may grant at now.
 func (a *Assigner) Leads(now Tick) bool { return a.term != 0 && now < a.led } // A4
 
+// Unsaved tells that a Save had no answer, or failed for a while: it may be stored or
+// not. What it puts out is a Save of the newest state (A10).
+func (a *Assigner) Unsaved(term, rev uint64, out []AssignerOutput) []AssignerOutput {
+	if term != a.term || rev != a.saving {
+		return out
+	}
+	a.saving = 0
+	return a.save(out)
+}
+
+// Refused tells that the coordinator will never store a state of so many bytes. The
+// assigner no longer leads, for nothing can be granted that is not saved; when it is
+// elected again with what was saved last, it keeps below that size (A9).
+func (a *Assigner) Refused(term, rev uint64, bytes int) {
+	if term == a.term && rev == a.saving {
+		a.opt.StateBytes = min(a.opt.StateBytes, bytes*3/4)
+		a.saving = 0
+		a.Deposed()
+	}
+}
+
 // Saved answers Save. Not ok means another term is newer. A save of unknown
-// outcome is to be repeated by the runtime, not reported.
+// outcome is answered by Unsaved, one that can never succeed by Refused.
 func (a *Assigner) Saved(now Tick, term, rev uint64, ok bool, out []AssignerOutput) []AssignerOutput {
 	if term != a.term || rev != a.saving {
 		return out
@@ -190,7 +223,13 @@ func (a *Assigner) Renewed(now Tick, in Renew, out []AssignerOutput) []AssignerO
 	if !a.Leads(now) {
 		return out
 	}
-	a.nodes[in.Node] = member{addr: in.Addr, host: in.Host, seen: now, leaving: in.Leaving, groups: in.Groups, seq: in.Seq, table: in.Table}
+	if a.nodes[in.Node].done { // A11
+		return out
+	}
+	a.nodes[in.Node] = member{addr: in.Addr, host: in.Host, seen: now, leaving: in.Leaving, done: in.Done, groups: in.Groups, seq: in.Seq, table: in.Table}
+	if in.Done {
+		return a.over(now, in.Node, out)
+	}
 	a.report(in.Node, in.Loads)
 	out = a.GaveUp(now, Gave{in.Node, in.Gave}, out)
 	out = a.assign(now, out)
@@ -257,6 +296,7 @@ func (a *Assigner) Beat(now Tick, out []AssignerOutput) []AssignerOutput {
 	if !a.Leads(now) {
 		return out
 	}
+	maps.DeleteFunc(a.nodes, func(_ string, m member) bool { return m.done && now-m.seen > a.longest }) // no renewal of it is so late
 	out = a.assign(now, out)
 	a.balance(now)
 	out = a.recall(now, out)
@@ -266,6 +306,11 @@ func (a *Assigner) Beat(now Tick, out []AssignerOutput) []AssignerOutput {
 // Gone tells that a node is certainly dead: its process was seen to end.
 func (a *Assigner) Gone(now Tick, node string, out []AssignerOutput) []AssignerOutput {
 	delete(a.nodes, node)
+	return a.over(now, node, out)
+}
+
+// over ends the leases of a node that certainly holds none.
+func (a *Assigner) over(now Tick, node string, out []AssignerOutput) []AssignerOutput {
 	for i := range a.slices {
 		if until, _ := a.slices[i].holds(node); until != nil {
 			*until = min(*until, now)
@@ -285,7 +330,7 @@ func (a *Assigner) assign(now Tick, out []AssignerOutput) []AssignerOutput {
 		case s.Node == "" || now >= s.until && !a.alive(now, s.Node):
 			to := a.lightest(now)
 			switch {
-			case to == "":
+			case to == "" && !a.nodes[s.Node].done:
 			case s.alone(now):
 				a.hand(now, s, to)
 			default: // A6
@@ -383,5 +428,5 @@ func (a *Assigner) Released(node string) bool {
 // alive reports whether node has been heard of lately.
 func (a *Assigner) alive(now Tick, node string) bool {
 	m, ok := a.nodes[node]
-	return ok && now-m.seen <= a.opt.Silence
+	return ok && !m.done && now-m.seen <= a.opt.Silence
 }

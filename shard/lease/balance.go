@@ -129,15 +129,31 @@ func (a *Assigner) points(s slice) []string {
 	if len(sample) < 3 {
 		return nil
 	}
-	if at := sample[len(sample)/2]; at > s.Low && s.Contains(at) {
-		return []string{at}
+	mid := len(sample) / 2
+	if at := sample[mid]; at > s.Low && s.Contains(at) {
+		return []string{separator(max(s.Low, sample[mid-1]), at)}
 	}
 	return nil
 }
 
-// Cut splits slices at the points. Nothing changes hands.
-func (a *Assigner) Cut(now Tick, points []string) {
+// separator is the shortest key k with low < k <= high; low is less than high.
+func separator(low, high string) string {
+	for i := range len(high) {
+		if i >= len(low) || low[i] != high[i] {
+			return high[:i+1]
+		}
+	}
+	return high
+}
+
+// Cut splits slices at the points. Nothing changes hands. It reports false, and does
+// nothing, if there would be too many slices, or their bounds would take too many bytes
+// (A9).
+func (a *Assigner) Cut(now Tick, points []string) bool {
 	points = slices.Sorted(slices.Values(points))
+	if !a.room(points) {
+		return false
+	}
 	var next []slice
 	for _, s := range a.slices {
 		parts := s.Range.Cut(points)
@@ -159,6 +175,35 @@ func (a *Assigner) Cut(now Tick, points []string) {
 		}
 	}
 	a.slices = next
+	return true
+}
+
+// room reports whether slices can be cut at the points (A9).
+func (a *Assigner) room(points []string) bool {
+	count, bytes := 0, 0
+	for _, s := range a.slices {
+		each := a.stateSize(&s)
+		for _, r := range s.Range.Cut(points) {
+			count++
+			bytes += each + len(r.Low) + len(r.High)
+		}
+	}
+	return count <= a.opt.MaxSlices && bytes <= a.opt.StateBytes
+}
+
+const (
+	sliceBytes  = 32  // of a slice in a state, beside its texts
+	memberBytes = 256 // what the names of another owner or replica may take more
+)
+
+// stateSize is at least what a slice takes in a state, without its bounds. It leaves room
+// for the names of those who will hold it.
+func (a *Assigner) stateSize(s *slice) int {
+	n := sliceBytes + max(memberBytes, len(s.Node)+len(s.Addr)+len(s.Host))
+	for range max(s.want, len(s.copies)) {
+		n += memberBytes
+	}
+	return n
 }
 
 // share is the part of a load that likely falls into r, one of n parts.

@@ -24,6 +24,8 @@
 //	N6 A lease that lapsed is given up: it is not revived by a later answer.
 //	N7 A node that cannot be a member of a group refuses such a lease.
 //	N8 A lease of which every key is held under newer ones is over.
+//	N9 A node that has released what it held takes no lease ever again, also none
+//	   that is on its way.
 //
 // The assigner's rules:
 //
@@ -42,6 +44,12 @@
 //	A5 A new leader cannot know what its predecessor granted: it counts every
 //	   slice it finds as leased for one full longest lease from its election, and
 //	   for the slack of the coordinator, by which leaders may overlap, besides.
+//	A9 The state it saves has at most MaxSlices slices and StateBytes bytes: what
+//	   would make it larger is not done. A state that the coordinator can never store
+//	   would stop every later change of hands.
+//	A10 A save without an answer is followed by a save of the newest state.
+//	A11 What a node that is done holds or was to get is free at once (N9), and a late
+//	    renewal of it is not answered.
 //	A8 A generation made by a cut or a join is granted before it is asked back: an
 //	   owner that had not heard of it would give up all of the one it was made of.
 package lease

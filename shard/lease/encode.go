@@ -142,7 +142,7 @@ func (c *codec) held(h *Held) {
 func grouped(m any) bool {
 	switch m := m.(type) {
 	case *Renew:
-		return m.Groups
+		return m.Groups || m.Done
 	case *Grant:
 		return len(m.Groups) > 0 || m.Table != nil && slices.ContainsFunc(m.Table.Slices, func(r Route) bool { return len(r.Copies) > 0 })
 	case *State:
@@ -163,6 +163,7 @@ func (c *codec) message(m any) (kind byte) {
 		c.num(&m.Table)
 		if list(c, &m.Loads, c.load); c.grouped {
 			c.flag(&m.Groups)
+			c.flag(&m.Done)
 		}
 		return kindRenew
 	case *Grant:

@@ -7,7 +7,7 @@ import (
 )
 
 var messages = []any{
-	&Renew{Node: "n1/7", Addr: "127.0.0.1:6380", Host: "h", Seq: 9, Gave: []Gen{3, 4}, Leaving: true, Table: 5,
+	&Renew{Node: "n1/7", Addr: "127.0.0.1:6380", Host: "h", Seq: 9, Gave: []Gen{3, 4}, Leaving: true, Done: true, Table: 5,
 		Loads: []Load{{Gen: 3, Rate: 1000, Sample: []string{"a", "\x00\xff"}, Hot: []HotKey{{"a", 900}}}}},
 	&Renew{},
 	&Grant{Node: "n1/7", Term: 2, Seq: 9, Length: 1e10, Leases: []Lease{{Range{"", "m"}, 3}}, After: []Gen{2},
@@ -78,4 +78,62 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("%x decodes to %#v, which does not survive encoding: %v", b, m, err)
 		}
 	})
+}
+
+// Lists that must be of one length are refused if they are not, and so is a flag that is
+// neither, a kind or version that is unknown, and what is longer than the bytes that follow.
+func TestMalformedIsRefused(t *testing.T) {
+	two := []Lease{{Range{"", "m"}, 3}, {Range{"m", ""}, 4}}
+	for name, m := range map[string]any{
+		"no predecessor":       &Grant{Leases: two, After: []Gen{1}},
+		"one too many":         &Grant{Leases: two, After: []Gen{1, 2, 3}},
+		"a group is missing":   &Grant{Leases: two, After: []Gen{1, 2}, Groups: []Group{{{"n1", "a", "h"}}}},
+		"a group too many":     &Grant{Leases: two[:1], After: []Gen{1}, Groups: []Group{nil, nil}},
+		"no successor":         &Recall{Leases: two, Next: []string{"a"}},
+		"a successor too many": &Recall{Leases: two[:1], Next: []string{"a", "b"}},
+	} {
+		if got, err := Decode(Append(nil, m)); err == nil {
+			t.Errorf("%s: %+v is accepted", name, got)
+		}
+	}
+	for name, text := range map[string]string{
+		"nothing":             "",
+		"no kind":             "\x01",
+		"version 0":           "\x00\x04\x01n\x00",
+		"version 3":           "\x03\x04\x01n\x00",
+		"kind 0":              "\x01\x00\x01n\x00",
+		"kind 6":              "\x01\x06\x01n\x00",
+		"a flag of 2":         "\x01\x01\x01n\x01a\x01h\x09\x00\x02\x05\x00",
+		"a list without end":  "\x01\x04\x01n\xff\xff\xff\xff\xff\xff\xff\xff\x7f",
+		"a list of 2 with 1":  "\x01\x04\x01n\x02\x05",
+		"a name that is long": "\x01\x04\x05n",
+		"a number that is":    "\x01\x04\x01n\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+	} {
+		if got, err := Decode([]byte(text)); err == nil {
+			t.Errorf("%s: %+v is accepted", name, got)
+		}
+	}
+	if got, err := Decode([]byte("\x01\x04\x01n\x00")); err != nil || got.(*Gave).Node != "n" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// The second version is used for what the first cannot say, and for nothing else.
+func TestVersionOfEachMessage(t *testing.T) {
+	one := []Lease{{Point("k"), 3}}
+	for _, c := range []struct {
+		m       any
+		version byte
+	}{
+		{&Renew{Leaving: true}, 1}, {&Renew{Groups: true}, 2}, {&Renew{Done: true}, 2},
+		{&Grant{Leases: one, After: []Gen{1}}, 1}, {&Grant{Leases: one, After: []Gen{1}, Groups: []Group{nil}}, 2},
+		{&Grant{Table: &Table{Slices: []Route{{Lease: one[0]}}}}, 1}, {&Grant{Table: &Table{Slices: []Route{{Lease: one[0], Copies: []Member{{}}}}}}, 2},
+		{&State{Slices: []Held{{Lease: one[0]}}}, 1}, {&State{Slices: []Held{{Lease: one[0], Copies: []Member{{}}}}}, 2},
+		{&State{Slices: []Held{{Lease: one[0], Want: 1}}}, 2}, {&State{Slices: []Held{{Lease: one[0], Pinned: true}}}, 2},
+		{&Recall{Leases: one, Next: []string{""}}, 1}, {&Gave{Gens: []Gen{3}}, 1},
+	} {
+		if b := Append([]byte("before"), c.m); b[6] != c.version || string(b[:6]) != "before" {
+			t.Errorf("%#v is written in version %d", c.m, b[6])
+		}
+	}
 }

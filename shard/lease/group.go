@@ -86,8 +86,8 @@ func (s *slice) demand() uint64 {
 }
 
 // Replicate asks for n replicas of key beside its primary, 0 for none, whatever its
-// load. The key gets a slice of its own. False means that its slice is on the move:
-// ask again.
+// load. The key gets a slice of its own. False means that its slice is on the move, so
+// ask again, or that there is no room for another slice (A9).
 func (a *Assigner) Replicate(now Tick, key string, n int) bool {
 	i := slices.IndexFunc(a.slices, func(s slice) bool { return s.Contains(key) })
 	switch {
@@ -99,7 +99,9 @@ func (a *Assigner) Replicate(now Tick, key string, n int) bool {
 		return false
 	default:
 		p := Point(key)
-		a.Cut(now, []string{p.Low, p.High})
+		if !a.Cut(now, []string{p.Low, p.High}) { // A9
+			return false
+		}
 		i = slices.IndexFunc(a.slices, func(s slice) bool { return s.Contains(key) })
 	}
 	s := &a.slices[i]

@@ -57,7 +57,7 @@ func (n *Node) Check() {
 // to know it again.
 func (n *Node) Dump() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "node %s seq %d leaving %v table %d", n.opt.Node, n.seq, n.leaving, n.table.Version)
+	fmt.Fprintf(&b, "node %s seq %d leaving %v done %v table %d", n.opt.Node, n.seq, n.leaving, n.done, n.table.Version)
 	for _, s := range slices.Sorted(maps.Keys(n.sent)) {
 		fmt.Fprintf(&b, " sent %d@%d", s, n.sent[s])
 	}

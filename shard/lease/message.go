@@ -9,6 +9,7 @@ type Renew struct {
 	Seq     uint64 // grows with every Renew of the incarnation
 	Gave    []Gen  // generations given up or refused, repeated until answered
 	Leaving bool   // give me nothing more, and move what I have
+	Done    bool   // I hold nothing, and take nothing ever again (N9)
 	Table   uint64 // version of the routing table the node has
 	Loads   []Load
 	Groups  bool // the node can be a member of a group

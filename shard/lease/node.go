@@ -29,6 +29,7 @@ type Node struct {
 	floor   []floor // the highest generation given up, by range (N3)
 	gave    map[Gen]uint64
 	leaving bool
+	done    bool
 	table   Table
 }
 
@@ -115,14 +116,14 @@ func (n *Node) Beat(now Tick, loads []Load, out []NodeOutput) []NodeOutput {
 	}
 	return append(out, SendRenew{Renew{
 		Node: n.opt.Node, Addr: n.opt.Addr, Host: n.opt.Host, Seq: n.seq,
-		Gave: slices.Sorted(maps.Keys(n.gave)), Leaving: n.leaving, Table: n.table.Version, Loads: loads, Groups: n.opt.Groups,
+		Gave: slices.Sorted(maps.Keys(n.gave)), Leaving: n.leaving, Done: n.done, Table: n.table.Version, Loads: loads, Groups: n.opt.Groups,
 	}})
 }
 
 // Granted takes an answer to a renewal.
 func (n *Node) Granted(now Tick, in Grant, out []NodeOutput) []NodeOutput {
 	sent, ok := n.sent[in.Seq]
-	if in.Node != n.opt.Node || !ok { // N5
+	if in.Node != n.opt.Node || !ok || n.done { // N5, N9
 		return out
 	}
 	for g, at := range n.gave { // the assigner has heard of these
@@ -218,6 +219,22 @@ func (n *Node) Recalled(_ Tick, in Recall, out []NodeOutput) []NodeOutput {
 
 // Leave makes every later renewal ask to be relieved.
 func (n *Node) Leave() { n.leaving = true }
+
+// Release gives up every lease at once and for good (N9). The next renewal says so; every
+// Revoke must have taken effect before it is sent (N4).
+func (n *Node) Release(out []NodeOutput) []NodeOutput {
+	n.leaving, n.done = true, true
+	for _, g := range slices.Sorted(maps.Keys(n.held)) {
+		if h, ok := n.held[g]; ok {
+			out = n.giveUp(Lease{h.Range, g}, out)
+		}
+	}
+	return out
+}
+
+// Stay ends Leave: later renewals ask for slices again. What is moving away goes on
+// moving.
+func (n *Node) Stay() { n.leaving = false }
 
 // Holds reports whether the node holds any lease, lapsed or not.
 func (n *Node) Holds() bool { return len(n.held) > 0 }

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -55,10 +56,18 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 				opt.First = a.Vals
 			}
 		}
+		opt.MaxSlices, opt.StateBytes = int(num(t, d, "most-slices")), int(num(t, d, "state-bytes"))
 		s.assigners[who] = NewAssigner(opt)
 		return ""
 	case "state":
 		return s.assigners[who].show(s.now)
+	case "released":
+		return fmt.Sprintln(s.assigners[who].Released(arg(t, d, "node")))
+	case "members":
+		return fmt.Sprintln(slices.Sorted(maps.Keys(s.assigners[who].nodes)))
+	case "find":
+		r, _ := s.nodes[who].table.Find(arg(t, d, "key"))
+		return fmt.Sprintf("table %d: %v of %q\n", s.nodes[who].table.Version, r.Range, r.Node)
 	}
 	if d.Cmd == "settle" {
 		return s.settle(t, d, who)
@@ -77,6 +86,10 @@ func (s *story) node(t *testing.T, d *datadriven.TestData, who string, n *Node) 
 		delete(s.loads, who)
 	case "leave":
 		n.Leave()
+	case "stay":
+		n.Stay()
+	case "release":
+		out = n.Beat(s.now, nil, n.Release(nil))
 	case "load": // load n1 gen=1 rate=5000 keys=(a,b,c) hot=a
 		l := Load{Gen: Gen(num(t, d, "gen")), Rate: uint64(num(t, d, "rate"))}
 		for _, a := range d.CmdArgs {
@@ -102,6 +115,11 @@ func (s *story) node(t *testing.T, d *datadriven.TestData, who string, n *Node) 
 		}
 	}
 	n.Check()
+	return s.said(out)
+}
+
+// said is what a node wants done, as text; what it sends waits to be delivered.
+func (s *story) said(out []NodeOutput) string {
 	var b strings.Builder
 	for _, o := range out {
 		switch o := o.(type) {
@@ -116,11 +134,22 @@ func (s *story) node(t *testing.T, d *datadriven.TestData, who string, n *Node) 
 			s.mail = append(s.mail, letter{"", o.Gave})
 			fmt.Fprintf(&b, "send that %v is given up\n", o.Gens)
 		case Acquire:
-			fmt.Fprintf(&b, "acquire %v generation %d until %s%s\n", o.Range, o.Gen, tick(o.Until), o.Group.text())
+			fmt.Fprintf(&b, "acquire %v generation %d until %s%s%s\n", o.Range, o.Gen, tick(o.Until), o.Group.text(), after(o.After))
 		case Extend:
 			fmt.Fprintf(&b, "extend generation %d until %s\n", o.Gen, tick(o.Until))
 		case Revoke:
-			fmt.Fprintf(&b, "revoke generation %d\n", o.Gen)
+			fmt.Fprintf(&b, "revoke generation %d", o.Gen)
+			if o.Next != "" {
+				fmt.Fprintf(&b, ", %v goes to %s under %d", o.Over, o.Next, o.Under)
+			}
+			b.WriteByte('\n')
+		case Routes:
+			fmt.Fprintf(&b, "route by table %d\n", o.Table.Version)
+			for _, r := range o.Table.Slices {
+				if len(r.Copies) > 0 {
+					fmt.Fprintf(&b, "route reads of %v to%s\n", r.Range, strings.TrimPrefix(Group(r.Copies).text(), " in"))
+				}
+			}
 		}
 	}
 	return silent(b)
@@ -133,23 +162,20 @@ func (s *story) assigner(t *testing.T, d *datadriven.TestData, who string, a *As
 		out = a.Elected(s.now, uint64(num(t, d, "term")), Tick(num(t, d, "until"))*milli, Tick(num(t, d, "slack"))*milli, s.state, nil, nil)
 	case "beat":
 		out = a.Beat(s.now, nil)
-	case "saved":
-		save := s.saves[0]
-		s.saves = s.saves[1:]
-		if !d.HasArg("refused") {
-			s.state = save.State
-		}
-		out = a.Saved(s.now, save.Term, save.Rev, !d.HasArg("refused"), nil)
+	case "saved", "unsaved", "too-large":
+		out = s.answered(t, d, a)
 	case "cut":
 		for _, c := range d.CmdArgs {
-			if c.Key == "points" {
-				a.Cut(s.now, c.Vals)
+			if c.Key == "points" && !a.Cut(s.now, c.Vals) {
+				return "nothing is cut: there is no room\n"
 			}
 		}
 	case "move":
 		a.Move(arg(t, d, "key"), arg(t, d, "to"))
 	case "replicate":
-		a.Replicate(s.now, arg(t, d, "key"), int(num(t, d, "n")))
+		if !a.Replicate(s.now, arg(t, d, "key"), int(num(t, d, "n"))) {
+			return "not replicated\n"
+		}
 	case "unreplicate":
 		a.Unreplicate(s.now, arg(t, d, "key"))
 	case "gone":
@@ -175,19 +201,43 @@ func (s *story) assigner(t *testing.T, d *datadriven.TestData, who string, a *As
 			s.mail = append(s.mail, letter{o.Node, o.Grant})
 			fmt.Fprintf(&b, "grant %s for renewal %d:", o.Node, o.Seq)
 			for i, l := range o.Leases {
-				fmt.Fprintf(&b, " %v generation %d%s", l.Range, l.Gen, group(o.Grant, i).text())
+				fmt.Fprintf(&b, " %v generation %d%s%s", l.Range, l.Gen, group(o.Grant, i).text(), after(o.After[i]))
+			}
+			if o.Table != nil {
+				fmt.Fprintf(&b, " with table %d", o.Table.Version)
 			}
 			b.WriteByte('\n')
 		case SendRecall:
 			s.mail = append(s.mail, letter{o.Node, o.Recall})
 			fmt.Fprintf(&b, "recall from %s:", o.Node)
-			for _, l := range o.Leases {
+			for i, l := range o.Leases {
 				fmt.Fprintf(&b, " %v generation %d", l.Range, l.Gen)
+				if o.Next[i] != "" {
+					fmt.Fprintf(&b, " for %s", o.Next[i])
+				}
 			}
 			b.WriteByte('\n')
 		}
 	}
 	return silent(b)
+}
+
+// answered is what becomes of the oldest save: it is stored, or refused for another term,
+// has no answer (and is stored all the same), or is too large for ever.
+func (s *story) answered(t *testing.T, d *datadriven.TestData, a *Assigner) []AssignerOutput {
+	save := s.saves[0]
+	s.saves = s.saves[1:]
+	switch {
+	case d.Cmd == "too-large":
+		a.Refused(save.Term, save.Rev, int(num(t, d, "bytes")))
+		return nil
+	case d.Cmd == "saved" && !d.HasArg("refused") || d.HasArg("stored"):
+		s.state = save.State
+	}
+	if d.Cmd == "unsaved" {
+		return a.Unsaved(save.Term, save.Rev, nil)
+	}
+	return a.Saved(s.now, save.Term, save.Rev, !d.HasArg("refused"), nil)
 }
 
 // settle saves and delivers everything, in order, except to nodes named by but=, until
@@ -255,6 +305,14 @@ func (a *Assigner) show(now Tick) string {
 		b.WriteByte('\n')
 	}
 	return silent(b)
+}
+
+// after says whose entries may be inherited.
+func after(g Gen) string {
+	if g == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" after %d", g)
 }
 
 // text names the members, the primary first.

@@ -18,6 +18,7 @@ type Lease struct {
 	Moves     int // an operator moves the slice
 	Losses    int // a message is lost
 	Copies    int // a message arrives twice
+	Releases  int // a node gives up all it holds, and takes nothing more
 	Crashes   int // a node ends and begins another life
 	Takeovers int // another assigner is elected; the first is not told
 	Groups    int // an operator asks for a replica of the key, or for none any more
@@ -133,6 +134,9 @@ func (w *leases) choices() (out []choice) {
 	for i, n := range w.nodes {
 		if w.left.Beats > 0 {
 			add(n.name+" renews", func() { w.left.Beats--; w.node(n, n.machine.Beat(w.now, nil, nil)) })
+		}
+		if w.left.Releases > 0 {
+			add(n.name+" releases what it holds", func() { w.left.Releases--; w.node(n, n.machine.Beat(w.now, nil, n.machine.Release(nil))) })
 		}
 		if w.left.Crashes > 0 {
 			add(n.name+" crashes", func() { w.left.Crashes--; w.nodes[i] = w.live() })

@@ -46,7 +46,7 @@ func TestLinear(t *testing.T) {
 			case os.Getenv("FRESHET_EXPLORE") != "": // make explore: as far as it goes
 				s.limit = 1 << 40
 			case testing.Short():
-				s.limit /= 4
+				s.limit /= 16
 			}
 			r := Run(s.limit, s.Begin)
 			total += r.States

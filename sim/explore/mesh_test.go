@@ -68,7 +68,7 @@ func TestMesh(t *testing.T) {
 			case os.Getenv("FRESHET_EXPLORE") != "": // make explore: as far as it goes
 				s.limit = 1 << 40
 			case testing.Short():
-				s.limit /= 4
+				s.limit /= 16
 			}
 			if n, err := strconv.Atoi(os.Getenv("FRESHET_STATES")); err == nil {
 				s.limit = n

@@ -17,7 +17,14 @@
 // versions. Persist(w) takes away those that w's mutation of the key is Over, and those
 // without a dot that have a smaller stamp, and adds w's own, a deletion too.
 //
-// An origin is one life of a server. It begins once, and can be fenced:
+// An origin is one life of a server. It has a number, and a Name that no other has. It begins
+// once, and can be fenced:
+//
+//	Once Begin(origin, name) has returned nil, Begin of the same number under another name is
+//	ErrBegun for ever, and so is every Begin once the origin is fenced. Who keeps the numbers
+//	elsewhere may lose them, or restore old ones: the store does not mix two lives up.
+//
+//	Known says which numbers were used, so that the next one is above them.
 //
 //	Once Fence(origin) has returned nil, no Persist of that origin takes effect any
 //	more, those in flight included.
@@ -50,6 +57,7 @@
 package dotted
 
 import (
+	"crypto/rand"
 	"errors"
 	"slices"
 )
@@ -60,6 +68,29 @@ type Dot struct {
 	Origin uint32
 	N      uint64
 }
+
+// Name is the name of one life of a server. It is random, so that no other life has it.
+type Name [16]byte
+
+// NewName draws a name.
+func NewName() (n Name) {
+	_, _ = rand.Read(n[:]) // it never fails
+	return n
+}
+
+// Known is what a store knows of the lives of a space.
+type Known struct {
+	Newest uint32   // the largest number that began or was fenced; Outside does not count
+	Open   []uint32 // those that are not fenced or have entries in the journal, in order
+	Term   uint64   // the largest that has claimed the rows
+}
+
+// Skip is how many numbers are left out when a store was restored to an earlier state: more than lives can have begun
+// in the history that is gone. What sessions have seen of those then counts as lost, and is not mixed up with others.
+const Skip = 1 << 20
+
+// Outside is the number under which stores record what is written past every cache.
+const Outside uint32 = 1<<32 - 1
 
 // Stamp orders all writes. The larger one wins a key.
 type Stamp struct {
@@ -148,6 +179,7 @@ var (
 	ErrFenced = errors.New("store: fenced: this life of the server is over; begin another")
 	// ErrKept means that a space was begun with the other setting.
 	ErrKept = errors.New("store: this space keeps concurrent writes and is opened as one that does not, or the reverse; open it as it was begun, or use another space")
-	// ErrBegun means that the origin began before: its number is used up.
-	ErrBegun = errors.New("store: this origin began before; an origin is used once")
+	// ErrBegun means that the number belongs to another life: it began under another name, or
+	// was fenced.
+	ErrBegun = errors.New("store: this number belongs to another life of a server; a number is used once, ask for a larger one")
 )

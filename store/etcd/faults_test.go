@@ -335,9 +335,12 @@ func TestLogIn(t *testing.T) {
 		return strings.Replace(of(c, prefix), "etcd://", "etcd://"+user+"@", 1)
 	}
 	for bad, says := range map[string]string{url("server:wrong", "x"): "authentication failed", url("server:p%40ss%2Fw", "y"): "permission denied", of(c, "x"): "user name is empty"} {
-		if s, err := Open(ctx, Options{URL: bad, Timeout: time.Second}); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v", bad, err)
+		s, err := Open(ctx, Options{URL: bad, Timeout: 10 * time.Second})
+		if err == nil {
 			_ = s.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", bad, err)
 		}
 	}
 	s := open(t, Options{URL: url("server:p%40ss%2Fw", "x"), Cluster: "c"})

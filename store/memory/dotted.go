@@ -47,6 +47,7 @@ type life struct {
 	settled uint64 // let go up to here
 	journal map[uint64][]byte
 	fenced  bool
+	name    dotted.Name // zero if it never began
 }
 
 // NewDotted returns an empty store. Of the options the clock does not matter.
@@ -119,14 +120,34 @@ func (s *Dotted) Keep(ctx context.Context, concurrent bool) error {
 }
 
 // Begin makes an origin that may persist.
-func (s *Dotted) Begin(ctx context.Context, origin uint32) error {
+func (s *Dotted) Begin(ctx context.Context, origin uint32, name dotted.Name) error {
 	return s.call(ctx, Call{OpPersist, ""}, func() error {
-		if s.lives[origin] != nil {
-			return dotted.ErrBegun
+		if l := s.lives[origin]; l != nil {
+			if l.fenced || l.name != name {
+				return dotted.ErrBegun
+			}
+			return nil
 		}
-		s.lives[origin] = &life{journal: map[uint64][]byte{}}
+		s.lives[origin] = &life{journal: map[uint64][]byte{}, name: name}
 		return nil
 	})
+}
+
+// Known is what the store knows of the lives of the space.
+func (s *Dotted) Known(ctx context.Context) (k dotted.Known, err error) {
+	err = s.call(ctx, Call{OpFetch, ""}, func() error {
+		k.Term = s.claimed.term
+		for _, o := range slices.Sorted(maps.Keys(s.lives)) {
+			if o == dotted.Outside {
+				continue
+			}
+			if k.Newest = o; !s.lives[o].fenced || len(s.lives[o].journal) > 0 {
+				k.Open = append(k.Open, o)
+			}
+		}
+		return nil
+	})
+	return k, err
 }
 
 // Persist commits a write.

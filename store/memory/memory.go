@@ -110,14 +110,16 @@ func (s *Store) alive() error {
 	return nil
 }
 
-func (s *Store) load(key string) store.Row {
+func (s *Store) load(key string) store.Row { return s.at(key, s.opt.Clock()) }
+
+func (s *Store) at(key string, now time.Time) store.Row {
 	r, ok := s.rows[key]
 	if !ok {
 		return store.Row{Version: s.floor}
 	}
 	out := store.Row{Exists: r.exists, Value: r.value, Version: r.version, Writer: r.writer, Written: r.written}
 	if !r.expires.IsZero() {
-		if out.TTL = r.expires.Sub(s.opt.Clock()); out.TTL <= 0 {
+		if out.TTL = r.expires.Sub(now); out.TTL <= 0 {
 			out = store.Row{Version: r.version + 1, Writer: r.writer, Written: r.expires}
 		}
 	}
@@ -151,23 +153,23 @@ func (s *Store) apply(id store.ID, muts []store.Mutation) ([]store.Stamp, error)
 	if err := s.alive(); err != nil {
 		return nil, err
 	}
+	now := s.opt.Clock() // one instant: what a condition has found is what is written over
 	for _, m := range muts {
 		_, ok := s.rows[m.Key]
-		if m.Check && s.load(m.Key).Version != m.Expect && (ok || m.Expect != 0) {
+		if m.Check && s.at(m.Key, now).Version != m.Expect && (ok || m.Expect != 0) {
 			return nil, fmt.Errorf("%w (key %q)", store.ErrConflict, m.Key)
 		}
 	}
 	stamps := make([]store.Stamp, len(muts))
 	for i, m := range muts {
 		s.version += 2
-		now := s.opt.Clock()
 		r := row{exists: !m.Delete, version: s.version, writer: id, written: now}
 		if !m.Delete {
 			r.value = slices.Clone(m.Value)
 			switch {
 			case m.TTL > 0:
 				r.expires = now.Add(m.TTL)
-			case m.TTL == store.KeepTTL:
+			case m.TTL == store.KeepTTL && s.at(m.Key, now).Exists: // what has expired has no deadline
 				r.expires = s.rows[m.Key].expires
 			}
 		}

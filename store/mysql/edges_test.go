@@ -369,3 +369,36 @@ func TestExpiredRowsAreBuried(t *testing.T) {
 		t.Errorf("a write on the version of absence, over a row: %v", err)
 	}
 }
+
+// After a restore every row, and every absence, has a version that was never given: also none that the history which is
+// gone has given since.
+func TestRestored(t *testing.T) {
+	url, ctx := fresh(t, Migration{}), t.Context()
+	s := open(t, Options{URL: url})
+	if err := s.SetGuard(ctx, "", "", store.Token{}); err != nil {
+		t.Fatal(err)
+	}
+	write := func(s *Store, id byte, m store.Mutation) store.Version {
+		t.Helper()
+		stamps, err := s.Commit(ctx, store.ID{id}, []store.Mutation{m})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stamps[0].Version
+	}
+	write(s, 1, store.Mutation{Key: "k", Value: []byte("v")})
+	gone := max(write(s, 2, store.Mutation{Key: "d", Delete: true}), write(s, 3, store.Mutation{Key: "k", Value: []byte("w")}))
+	if err := errors.Join(s.Close(), Migrate(ctx, url, Migration{Restored: true})); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, Options{URL: url})
+	for _, key := range []string{"k", "d", "never"} {
+		row, err := s.Load(ctx, key)
+		if err != nil || row.Exists != (key == "k") || row.Version <= gone || row.Exists && string(row.Value) != "w" {
+			t.Errorf("%s is %+v, and %d was given before: %v", key, row, gone, err)
+		}
+	}
+	if v := write(s, 4, store.Mutation{Key: "k", Value: []byte("x")}); v <= gone || v&1 != 0 {
+		t.Errorf("a write got version %d after %d", v, gone)
+	}
+}

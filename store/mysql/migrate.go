@@ -27,6 +27,9 @@ type Migration struct {
 	// Adopt lets the next cluster that comes use the tables, whoever used them: stop the
 	// other one first.
 	Adopt bool
+	// Restored says that the database was restored to an earlier state: every row gets a
+	// version above all that were given since. No process may run.
+	Restored bool
 }
 
 // migrateTimeout bounds each statement of a migration.
@@ -90,6 +93,11 @@ func (m Migration) run(ctx context.Context, conn *sql.Conn, database string) err
 	steps = strings.Split(strings.ReplaceAll(schemaSQL, "{{base}}", fmt.Sprint(first)), ";\n")
 	if m.Adopt {
 		steps = append(steps, "UPDATE freshet_meta SET cluster = NULL")
+	}
+	if m.Restored { // an odd version is an absence's, and stays one
+		first := store.NextVersion(time.Now(), rand.Uint64())
+		steps = append(steps, fmt.Sprintf("UPDATE freshet_rows SET version = %d + (version & 1)", first),
+			fmt.Sprintf("UPDATE freshet_meta SET floor = %d + 1, base = %[1]d", first))
 	}
 	if m.Grant != "" {
 		user, host, _ := strings.Cut(m.Grant, "@")

@@ -33,7 +33,7 @@ func (d *Dotted) Keep(_ context.Context, concurrent bool) error {
 		} else if concurrent && !used {
 			was[0] = 1
 		}
-		if err := d.s.db.Set(d.key('k'), was, pebble.Sync); err != nil {
+		if err := d.s.set(d.key('k'), was, pebble.Sync); err != nil {
 			return err
 		}
 	}
@@ -45,14 +45,7 @@ func (d *Dotted) Keep(_ context.Context, concurrent bool) error {
 }
 
 // used reports whether an origin has begun.
-func (d *Dotted) used() (bool, error) {
-	it, err := d.s.db.NewIter(&pebble.IterOptions{LowerBound: d.key('o'), UpperBound: d.key('o' + 1)})
-	if err != nil {
-		return false, err
-	}
-	found := it.First()
-	return found, errors.Join(it.Error(), it.Close())
-}
+func (d *Dotted) used() (bool, error) { return d.any(d.key('o'), d.key('o'+1)) }
 
 // A row of several versions is each of them behind its length.
 func appendVersions(b []byte, versions []dotted.Version) []byte {
@@ -124,5 +117,5 @@ func (d *Dotted) buryBeside(key string, before uint64, grave []byte) error {
 	if err = errors.Join(err, batch.Delete(grave, nil)); err != nil {
 		return err
 	}
-	return d.s.db.Apply(batch, pebble.NoSync)
+	return d.s.applyLater(batch)
 }

@@ -31,15 +31,6 @@ type Dotted struct {
 	beside atomic.Bool // concurrent writes are kept
 }
 
-// life is what is known of an origin. Persists hold it for reading.
-type life struct {
-	mu      sync.RWMutex
-	begun   bool
-	fenced  bool
-	settled uint64
-	largest uint64 // time among what was let go
-}
-
 // Dotted returns the space of a name, which is made with its first row.
 func (s *Store) Dotted(space string) (*Dotted, error) {
 	if space == "" || len(space) > 255 {
@@ -75,12 +66,13 @@ func (d *Dotted) entryKey(o uint32, n uint64) []byte {
 func (d *Dotted) lifeKey(o uint32) []byte { return binary.BigEndian.AppendUint32(d.key('o'), o) }
 
 // The encoding of a row: a version byte, whether it exists, its stamp, its dot, its
-// value. That of an origin: a version byte, whether it is fenced, what it has let go, and
-// the largest time among that. An entry of the journal is its time, and what was given.
+// value. That of an origin: a version byte, whether it is fenced, what it has let go,
+// the largest time among that, and its name, which older versions of freshet did not write. An
+// entry of the journal is its time, and what was given.
 const (
 	dottedEncoding = 1
 	dottedHeader   = 1 + 1 + 8 + 4 + 4 + 8
-	lifeBytes      = 1 + 1 + 8 + 8
+	lifeBytes      = 1 + 1 + 8 + 8 // without its name
 )
 
 func appendDotted(b []byte, r dotted.Row) []byte {
@@ -183,87 +175,6 @@ func (d *Dotted) Load(_ context.Context, keys ...string) ([]dotted.Row, error) {
 		}
 	}
 	return rows, nil
-}
-
-// origin returns what is known of an origin.
-func (d *Dotted) origin(o uint32) (*life, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if l := d.lives[o]; l != nil {
-		return l, nil
-	}
-	b, err := d.read(d.lifeKey(o))
-	l := &life{}
-	switch {
-	case err != nil:
-		return nil, err
-	case b != nil && (len(b) != lifeBytes || b[0] != dottedEncoding || b[1] > 1):
-		return nil, fmt.Errorf("%w: what is known of origin %d cannot be read", ErrDamaged, o)
-	case b != nil:
-		l.begun, l.fenced = true, b[1] == 1
-		l.settled, l.largest = binary.BigEndian.Uint64(b[2:]), binary.BigEndian.Uint64(b[10:])
-	}
-	d.lives[o] = l
-	return l, nil
-}
-
-func (l *life) append(b []byte) []byte {
-	flag := byte(0)
-	if l.fenced {
-		flag = 1
-	}
-	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(append(b, dottedEncoding, flag), l.settled), l.largest)
-}
-
-// change lets a call change what is known of an origin, when no Persist of it is under
-// way. If not durable, a crash may undo it.
-func (d *Dotted) change(o uint32, durable bool, do func(l *life, batch *pebble.Batch) error) error {
-	if err := d.s.begin(); err != nil {
-		return err
-	}
-	defer d.s.life.RUnlock()
-	l, err := d.origin(o)
-	if err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	was := life{begun: l.begun, fenced: l.fenced, settled: l.settled, largest: l.largest}
-	batch := d.s.db.NewBatch()
-	defer batch.Close()
-	if err = do(l, batch); err == nil {
-		err = batch.Set(d.lifeKey(o), l.append(nil), nil)
-	}
-	switch {
-	case err != nil:
-	case durable:
-		err = d.s.apply(batch)
-	default:
-		err = d.s.db.Apply(batch, pebble.NoSync)
-	}
-	if err != nil {
-		l.begun, l.fenced, l.settled, l.largest = was.begun, was.fenced, was.settled, was.largest
-	}
-	return err
-}
-
-// Begin makes an origin that may persist.
-func (d *Dotted) Begin(_ context.Context, o uint32) error {
-	return d.change(o, true, func(l *life, _ *pebble.Batch) error {
-		if l.begun {
-			return dotted.ErrBegun
-		}
-		l.begun = true
-		return nil
-	})
-}
-
-// Fence ends an origin, also one that has not begun.
-func (d *Dotted) Fence(_ context.Context, o uint32) error {
-	return d.change(o, true, func(l *life, _ *pebble.Batch) error {
-		l.begun, l.fenced = true, true
-		return nil
-	})
 }
 
 // Forget lets the journal drop an origin's writes up to a number. A crash may undo it:
@@ -414,7 +325,7 @@ func (d *Dotted) Bury(ctx context.Context, before uint64) error {
 	defer d.s.life.RUnlock()
 	for old := d.buried.Load(); old < before && !d.buried.CompareAndSwap(old, before); old = d.buried.Load() {
 	}
-	if err := d.s.db.Set(d.key('b'), binary.BigEndian.AppendUint64(nil, d.buried.Load()), pebble.NoSync); err != nil { // what follows is written behind it
+	if err := d.s.set(d.key('b'), binary.BigEndian.AppendUint64(nil, d.buried.Load()), pebble.NoSync); err != nil { // what follows is written behind it
 		return err
 	}
 	it, err := d.s.db.NewIter(&pebble.IterOptions{LowerBound: d.key('g'), UpperBound: d.graveKey(before, "")})
@@ -455,7 +366,7 @@ func (d *Dotted) bury(key string, before uint64, grave []byte) error {
 			return err
 		}
 	}
-	return d.s.db.Apply(batch, pebble.NoSync)
+	return d.s.applyLater(batch)
 }
 
 // Largest returns the largest time of a stamp that was ever persisted. It looks at all
@@ -479,7 +390,7 @@ func (d *Dotted) Largest(ctx context.Context) (largest uint64, err error) {
 			switch v := it.Value(); {
 			case kind == 'j' && len(v) >= 8:
 				largest = max(largest, binary.BigEndian.Uint64(v))
-			case kind == 'o' && len(v) == lifeBytes:
+			case kind == 'o' && len(v) >= lifeBytes:
 				largest = max(largest, binary.BigEndian.Uint64(v[10:]))
 			}
 		}

@@ -58,13 +58,46 @@ func TestMergedIsDurable(t *testing.T) {
 	}
 }
 
+// A life that an older freshet has written has no name: it is read, it goes on, and nobody begins it again.
+func TestALifeWithoutAName(t *testing.T) {
+	dir, ctx := t.TempDir(), t.Context()
+	c := openDotted(t, dir, "feeds")
+	write := func(n uint64) error {
+		return c.Persist(ctx, dotted.Write{Dot: dotted.Dot{Origin: 3, N: n}, Stamp: dotted.Stamp{Time: n, Origin: 3}, Muts: []dotted.Mutation{{Key: "k", Value: []byte("v")}}})
+	}
+	err := errors.Join(c.Begin(ctx, 3, dotted.Name{3}), write(1), write(2), c.Forget(ctx, 3, 1))
+	old, e := c.read(c.lifeKey(3))
+	if err = errors.Join(err, e, c.s.db.Set(c.lifeKey(3), old[:lifeBytes], nil), c.Close()); err != nil {
+		t.Fatal(err)
+	}
+	c = openDotted(t, dir, "feeds")
+	if k, err := c.Known(ctx); err != nil || k.Newest != 3 || len(k.Open) != 1 {
+		t.Errorf("%+v, %v", k, err)
+	}
+	if err := c.Begin(ctx, 3, dotted.Name{3}); !errors.Is(err, dotted.ErrBegun) {
+		t.Errorf("it begins again: %v", err)
+	}
+	if _, settled, err := c.Journal(ctx, 3, 0, 10); err != nil || settled != 1 {
+		t.Errorf("settled up to %d, %v", settled, err)
+	}
+	if largest, err := c.Largest(ctx); err != nil || largest != 2 {
+		t.Errorf("the largest time is %d, %v", largest, err)
+	}
+	if err := errors.Join(write(3), c.Fence(ctx, 3)); err != nil {
+		t.Error(err)
+	}
+	if err := c.Begin(ctx, 3, dotted.Name{}); !errors.Is(err, dotted.ErrBegun) {
+		t.Errorf("it begins without a name: %v", err)
+	}
+}
+
 // What was acknowledged is there when the store is opened again; spaces, and rows of
 // linear, know nothing of each other.
 func TestDottedIsDurable(t *testing.T) {
 	dir, ctx := t.TempDir(), t.Context()
 	c := openDotted(t, dir, "feeds")
 	del := dotted.Write{Dot: dotted.Dot{Origin: 3, N: 3}, Stamp: dotted.Stamp{Time: 9, Origin: 3}, Muts: []dotted.Mutation{{Key: "gone", Delete: true}}, Body: []byte("c")}
-	err := errors.Join(c.Begin(ctx, 3), c.Fence(ctx, 4),
+	err := errors.Join(c.Begin(ctx, 3, dotted.Name{byte(3)}), c.Fence(ctx, 4),
 		c.Persist(ctx, dotted.Write{Dot: dotted.Dot{Origin: 3, N: 1}, Stamp: dotted.Stamp{Time: 7, Origin: 3}, Muts: []dotted.Mutation{{Key: "k", Value: []byte("v")}}, Body: []byte("a")}),
 		c.Persist(ctx, dotted.Write{Dot: dotted.Dot{Origin: 3, N: 2}, Stamp: dotted.Stamp{Time: 8, Origin: 3}, Body: []byte("b")}),
 		c.Forget(ctx, 3, 1), c.Bury(ctx, 5), c.Persist(ctx, del), c.Close())
@@ -80,10 +113,13 @@ func TestDottedIsDurable(t *testing.T) {
 	if err != nil || settled != 1 || len(entries) != 2 || string(entries[1].Body) != "c" {
 		t.Errorf("%+v up to %d, %v", entries, settled, err)
 	}
-	for _, o := range []uint32{3, 4} {
-		if err := c.Begin(ctx, o); !errors.Is(err, dotted.ErrBegun) {
+	for o, name := range map[uint32]dotted.Name{3: {4}, 4: {}} {
+		if err := c.Begin(ctx, o, name); !errors.Is(err, dotted.ErrBegun) {
 			t.Errorf("origin %d begins again: %v", o, err)
 		}
+	}
+	if err := c.Begin(ctx, 3, dotted.Name{3}); err != nil {
+		t.Errorf("origin 3 is not known by its name: %v", err)
 	}
 	if err := c.Persist(ctx, dotted.Write{Dot: dotted.Dot{Origin: 4, N: 1}}); !errors.Is(err, dotted.ErrFenced) {
 		t.Errorf("the fence is gone: %v", err)

@@ -39,35 +39,41 @@ func (c *clock) now(s *Store) (int64, error) {
 		return now, nil
 	}
 	bound := now + ahead
-	if err := s.db.Set(metaKey(metaTime), binary.BigEndian.AppendUint64(nil, uint64(bound)), pebble.Sync); err != nil {
+	if err := s.set(metaKey(metaTime), binary.BigEndian.AppendUint64(nil, uint64(bound)), pebble.Sync); err != nil {
 		return 0, fmt.Errorf("%w: the clock cannot be written down: %w", store.ErrFull, err)
 	}
 	c.bound = bound
 	return now, nil
 }
 
-// space refuses writes before the disk is full, so that pebble never meets it.
+// space refuses writes before the disk is full, so that pebble never meets it. Deletes are
+// how a user makes room, so they may use most of what is kept free.
 type space struct {
 	mu      sync.Mutex
 	checked time.Time
 	written uint64
-	err     error
+	free    uint64
+	known   bool // free is
 }
 
 func (p *space) check(s *Store, muts []store.Mutation) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	least := s.opt.MinFree / 4
 	for _, m := range muts {
 		p.written += uint64(len(m.Key) + len(m.Value))
+		if !m.Delete {
+			least = s.opt.MinFree
+		}
 	}
-	if time.Since(p.checked) < 100*time.Millisecond && p.written < s.opt.MinFree/8 {
-		return p.err
+	if time.Since(p.checked) >= 100*time.Millisecond || p.written >= s.opt.MinFree/8 {
+		free, err := s.opt.Free(s.dir)
+		p.checked, p.written, p.free, p.known = time.Now(), 0, free, err == nil
 	}
-	p.checked, p.written, p.err = time.Now(), 0, nil
-	if free, err := s.opt.Free(s.dir); err == nil && free < s.opt.MinFree {
-		p.err = fmt.Errorf("%w: %d MiB are free in %s, and %d MiB are kept free", store.ErrFull, free>>20, s.dir, s.opt.MinFree>>20)
+	if p.known && p.free < least {
+		return fmt.Errorf("%w: %d MiB are free in %s, and %d MiB are kept free; deletes are taken until %d MiB are free", store.ErrFull, p.free>>20, s.dir, s.opt.MinFree>>20, s.opt.MinFree>>22)
 	}
-	return p.err
+	return nil
 }
 
 func freeSpace(dir string) (uint64, error) {
@@ -133,7 +139,7 @@ func (s *Store) forget(key string, at int64, index []byte) error {
 			return err
 		}
 	}
-	return s.db.Apply(batch, pebble.NoSync) // a crash forgets this, and it is done again
+	return s.applyLater(batch) // a crash forgets this, and it is done again
 }
 
 // grow splits tablets that are too large.

@@ -174,7 +174,7 @@ func (d *Dotted) Remove(_ context.Context, o uint32) error {
 	}
 	if err == nil {
 		l.begun, l.fenced = false, false
-		l.settled, l.largest = 0, 0
+		l.settled, l.largest, l.name = 0, 0, dotted.Name{}
 	}
 	return err
 }

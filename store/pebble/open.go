@@ -10,9 +10,11 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"golang.org/x/sys/unix"
 
 	"github.com/freshet-cache/freshet/internal/durable"
@@ -40,7 +42,7 @@ func Open(dir string, opt Options) (*Store, error) {
 	if err := identify(dir); err != nil {
 		return nil, fmt.Errorf("%w (%s)", err, dir)
 	}
-	s := &Store{opt: opt, dir: dir, seed: maphash.MakeSeed()}
+	s := &Store{opt: opt, dir: dir, seed: maphash.MakeSeed(), over: make(chan struct{})}
 	if err := s.open(); err != nil {
 		return nil, fmt.Errorf("%w (%s)", err, dir)
 	}
@@ -91,8 +93,15 @@ func (s *Store) open() (err error) {
 	}()
 	cache := pebble.NewCache(s.opt.CacheSize)
 	defer cache.Unref()
+	under := s.opt.fs
+	if under == nil {
+		under = vfs.Default
+	}
+	files := &patient{FS: under, sleep: time.Sleep, out: func(what string, err error) {
+		s.opt.Logger.Error("the store cannot open a file for now, and waits; are there too few descriptors, or is the disk full?", "file", what, "err", err)
+	}}
 	s.db, err = pebble.Open(filepath.Join(s.dir, dbDir), &pebble.Options{
-		Cache: cache, MemTableSize: 32 << 20, Logger: logger{s}, FormatMajorVersion: pebble.FormatNewest,
+		Cache: cache, MemTableSize: 32 << 20, Logger: &logger{s: s}, FormatMajorVersion: pebble.FormatNewest, FS: files, MaxOpenFiles: MaxFiles,
 	})
 	switch {
 	case errors.Is(err, unix.EAGAIN) || err != nil && strings.Contains(err.Error(), "lock held"):
@@ -152,39 +161,92 @@ func (s *Store) meta(name string) ([]byte, error) {
 }
 
 // logger hears what pebble has to say. A fatal error, such as a log that cannot
-// be written, ends the store's writes but not the process.
-type logger struct{ s *Store }
-
-func (l logger) Infof(string, ...any) {}
-
-func (l logger) Errorf(format string, args ...any) {
-	l.s.opt.Logger.Error("store", "err", fmt.Sprintf(format, args...))
+// be written, ends the store but not the process.
+type logger struct {
+	s  *Store
+	mu sync.Mutex
+	// said is when something of a form was last logged, and how often it was said since.
+	said map[string]*repeats
 }
 
-// Fatalf must not return: pebble relies on it. In a commit it unwinds to apply;
-// pebble's own goroutines stop for good, holding what they hold, and the store
-// neither writes nor closes pebble after that.
-func (l logger) Fatalf(format string, args ...any) {
-	err := fmt.Errorf("pebble: the store failed and takes no more writes; look at the disk and restart: %s", fmt.Sprintf(format, args...))
-	if l.s.failed.CompareAndSwap(nil, &err) {
-		l.s.opt.Logger.Error("store", "err", err)
+type repeats struct {
+	at    time.Time
+	count int
+}
+
+const (
+	retell   = time.Minute // between two lines of one form
+	maxForms = 64
+)
+
+func (l *logger) Infof(string, ...any) {}
+
+// Errorf logs what is new at once, and what repeats itself once a minute.
+func (l *logger) Errorf(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.said[format]
+	switch {
+	case r != nil && time.Since(r.at) < retell:
+		r.count++
+		return
+	case r == nil:
+		if l.said == nil || len(l.said) >= maxForms {
+			l.said = map[string]*repeats{}
+		}
+		r = &repeats{}
+		l.said[format] = r
 	}
-	if strings.Contains(string(debug.Stack()), "(*Store).apply") || l.s.tablets == nil {
+	l.s.opt.Logger.Error("store", "err", fmt.Sprintf(format, args...), "count", r.count+1)
+	r.at, r.count = time.Now(), 0
+}
+
+// Fatalf must not return: pebble relies on it. Where a call of this package is under way
+// it unwinds to do; pebble's own goroutines stop for good, holding what they hold. The
+// store is over then: it neither reads, writes nor closes pebble.
+func (l *logger) Fatalf(format string, args ...any) {
+	err := fmt.Errorf("pebble: the store failed and takes no more requests; look at the disk and restart: %s", fmt.Sprintf(format, args...))
+	l.s.fail(err)
+	if strings.Contains(string(debug.Stack()), "store/pebble.(*Store).do(") || l.s.tablets == nil {
 		panic(err)
 	}
 	select {}
 }
 
-// apply commits a batch. An error means that nobody knows whether it will be
+// fail ends the store: what waits for pebble is let go, for pebble may hold its locks for
+// ever.
+func (s *Store) fail(err error) {
+	if s.failed.CompareAndSwap(nil, &err) {
+		s.opt.Logger.Error("store", "err", err)
+		close(s.over)
+	}
+}
+
+// do carries out a write of pebble's. An error means that nobody knows whether it will be
 // there after a restart; nothing is written until then.
-func (s *Store) apply(batch *pebble.Batch) (err error) {
+func (s *Store) do(write func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("pebble: commit: %v", r)
-			s.failed.CompareAndSwap(nil, &err)
+			s.fail(err)
 		}
 	}()
-	return s.db.Apply(batch, s.sync())
+	return write()
+}
+
+// set is a write of one key of the store's own.
+func (s *Store) set(key, value []byte, how *pebble.WriteOptions) error {
+	return s.do(func() error { return s.db.Set(key, value, how) })
+}
+
+// apply commits a batch.
+func (s *Store) apply(batch *pebble.Batch) error {
+	return s.do(func() error { return s.db.Apply(batch, s.sync()) })
+}
+
+// applyLater commits a batch that a crash may forget.
+func (s *Store) applyLater(batch *pebble.Batch) error {
+	return s.do(func() error { return s.db.Apply(batch, pebble.NoSync) })
 }
 
 // maintain forgets and splits, now and then.

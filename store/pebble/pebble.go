@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/freshet-cache/freshet/store"
 	"github.com/freshet-cache/freshet/store/tablet"
@@ -36,7 +37,8 @@ type Options struct {
 	Unguarded bool
 	// MaxKey and MaxValue bound a row. Defaults 4 KiB and 16 MiB.
 	MaxKey, MaxValue int
-	// MinFree is the free space below which writes are refused. Default 64 MiB.
+	// MinFree is the free space below which writes are refused, but for those that only
+	// delete: they are refused below a quarter of it. Default 64 MiB.
 	MinFree uint64
 	// Free returns the free space of a directory. Default: what the system says.
 	Free func(dir string) (uint64, error)
@@ -50,7 +52,12 @@ type Options struct {
 	Sweep time.Duration
 	// Logger hears of trouble. Default: discard.
 	Logger *slog.Logger
+
+	fs vfs.FS // default: the machine's
 }
+
+// MaxFiles is about how many descriptors a store keeps open.
+const MaxFiles = 512
 
 func (o *Options) defaults() {
 	o.MaxKey = cmp.Or(o.MaxKey, 4<<10)
@@ -80,6 +87,7 @@ type Store struct {
 	space   space
 	floor   atomic.Uint64 // no version forgotten is above it
 	failed  atomic.Pointer[error]
+	over    chan struct{} // closed when the store has failed
 	closed  atomic.Bool
 	life    sync.RWMutex // held by calls, so that Close waits for them
 
@@ -109,14 +117,17 @@ func (s *Store) sync() *pebble.WriteOptions {
 	return pebble.Sync
 }
 
-// begin lets a call in, unless the store is closed.
+// begin lets a call in, unless the store is closed or has failed.
 func (s *Store) begin() error {
 	s.life.RLock()
+	err := s.ended()
 	if s.closed.Load() {
-		s.life.RUnlock()
-		return store.ErrClosed
+		err = store.ErrClosed
 	}
-	return nil
+	if err != nil {
+		s.life.RUnlock()
+	}
+	return err
 }
 
 // Load returns the row of key. What it returns is durable.
@@ -125,9 +136,11 @@ func (s *Store) Load(_ context.Context, key string) (store.Row, error) {
 		return store.Row{}, err
 	}
 	defer s.life.RUnlock()
-	mu := &s.stripes[s.stripe(key)]
-	mu.RLock()
-	defer mu.RUnlock()
+	unlock, err := s.rlock(key)
+	if err != nil {
+		return store.Row{}, err
+	}
+	defer unlock()
 	r, ok, err := s.get(key)
 	if err != nil {
 		return store.Row{}, err
@@ -145,6 +158,41 @@ func (s *Store) Load(_ context.Context, key string) (store.Row, error) {
 	}
 	out.Guard = s.tablets.Guard(key)
 	return out, nil
+}
+
+// rlock takes the stripe of a key to read it, or fails if the store does meanwhile: a
+// writer may be stuck in pebble, and never let go of the stripe.
+func (s *Store) rlock(key string) (unlock func(), err error) {
+	mu := &s.stripes[s.stripe(key)]
+	if !mu.TryRLock() {
+		got := make(chan struct{})
+		go func() {
+			mu.RLock()
+			close(got)
+		}()
+		select {
+		case <-got:
+		case <-s.over:
+			go func() { // should the writer let go after all
+				<-got
+				mu.RUnlock()
+			}()
+			return nil, s.ended()
+		}
+	}
+	if err := s.ended(); err != nil {
+		mu.RUnlock()
+		return nil, err
+	}
+	return mu.RUnlock, nil
+}
+
+// ended says why the store has failed, or is nil.
+func (s *Store) ended() error {
+	if err := s.failed.Load(); err != nil {
+		return fmt.Errorf("%w (%w)", store.ErrClosed, *err)
+	}
+	return nil
 }
 
 // seen looks at a row at this moment; the clock is asked only if it matters.
@@ -204,9 +252,6 @@ func (s *Store) admissible(muts []store.Mutation) error {
 			return fmt.Errorf("%w: a value of %d bytes under %q; values have up to %d", store.ErrTooLarge, len(m.Value), m.Key, s.opt.MaxValue)
 		}
 	}
-	if err := s.failed.Load(); err != nil {
-		return fmt.Errorf("%w (%w)", store.ErrClosed, *err)
-	}
 	return s.space.check(s, muts)
 }
 
@@ -254,7 +299,9 @@ func (s *Store) commit(id store.ID, muts []store.Mutation) ([]store.Stamp, error
 			if m.Check && now.Version != m.Expect && (ok || m.Expect != 0) {
 				return nil, fmt.Errorf("%w (key %q)", store.ErrConflict, m.Key)
 			}
-			was = old
+			if now.Exists { // what has expired has no deadline to keep
+				was = old
+			}
 		}
 		stamp, err := s.put(batch, id, m, was)
 		if err != nil {
@@ -317,7 +364,7 @@ func (s *Store) draw() (store.Version, error) {
 	defer s.mu.Unlock()
 	if s.version+2 >= s.reserved {
 		next := s.reserved + reserve
-		if err := s.db.Set(metaKey(metaNext), binary.BigEndian.AppendUint64(nil, uint64(next)), pebble.Sync); err != nil {
+		if err := s.set(metaKey(metaNext), binary.BigEndian.AppendUint64(nil, uint64(next)), pebble.Sync); err != nil {
 			return 0, fmt.Errorf("%w: versions cannot be reserved: %w", store.ErrFull, err)
 		}
 		s.reserved = next
@@ -367,7 +414,7 @@ func (s *Store) relayout(changed bool, err error) error {
 		return err
 	}
 	defer s.life.RUnlock()
-	return s.db.Set(metaKey(metaTabs), appendList(nil, s.tablets.Splits("", "")), pebble.Sync)
+	return s.set(metaKey(metaTabs), appendList(nil, s.tablets.Splits("", "")), pebble.Sync)
 }
 
 // Close waits for calls under way and closes the store.

@@ -145,6 +145,19 @@ func TestAFullDiskRefusesWritesAndServesReads(t *testing.T) {
 	if r, err := s.Load(t.Context(), "k"); err != nil || string(r.Value) != "v" {
 		t.Fatalf("a read of a full store: %+v, %v", r, err)
 	}
+	if _, err := s.Commit(t.Context(), store.ID{4}, []store.Mutation{{Key: "other", Delete: true}}); !errors.Is(err, store.ErrFull) {
+		t.Fatalf("a delete beyond the reserve: %v", err)
+	}
+	free.Store(1 << 19) // less than is kept free, and more than the reserve of deletes
+	for err = store.ErrFull; errors.Is(err, store.ErrFull); {
+		_, err = s.Commit(t.Context(), store.ID{5}, []store.Mutation{{Key: "other", Delete: true}})
+	}
+	if err != nil {
+		t.Fatalf("a delete, which makes room: %v", err)
+	}
+	if _, err := s.Commit(t.Context(), store.ID{6}, set("k", "w")); !errors.Is(err, store.ErrFull) {
+		t.Fatalf("a write while only deletes are taken: %v", err)
+	}
 	free.Store(1 << 40)
 	for err = store.ErrFull; errors.Is(err, store.ErrFull); {
 		_, err = s.Commit(t.Context(), store.ID{3}, set("k", "w"))

@@ -52,7 +52,7 @@ func (d *Dotted) amongst(ctx context.Context, keys []string) ([]dotted.Row, erro
 	return rows, nil
 }
 
-// over are the versions whose place mutations take, as persist_beside wants them.
+// over are the versions whose place mutations take, as causal_persist_siblings wants them.
 func over(muts []dotted.Mutation) []any {
 	keys, origins, numbers := [][]byte{}, []int64{}, []int64{}
 	for _, m := range muts {

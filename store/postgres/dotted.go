@@ -31,7 +31,7 @@ type Dotted struct {
 }
 
 type dottedStatements struct {
-	load, persist, fetch, journal, begin, largest, fence, forget, raise, bury, keep, kept, among, join, sweep, claim, merge, fenced string
+	load, persist, fetch, journal, begin, known, largest, fence, forget, raise, bury, keep, kept, among, join, sweep, claim, merge, fenced string
 }
 
 // Dotted returns the space of a name, which is made with its first row.
@@ -41,35 +41,39 @@ func (s *Store) Dotted(space string) (*Dotted, error) {
 	}
 	fill := func(text string) string { return strings.ReplaceAll(text, "{{schema}}", s.schema) }
 	return &Dotted{s: s, space: space, sql: dottedStatements{
-		load: fill(`SELECT r.key IS NOT NULL, r.value, coalesce(r.time, (SELECT buried FROM {{schema}}.spaces WHERE space = $1), 0), coalesce(r.stamper, 0), coalesce(r.origin, 0), coalesce(r.n, 0)
-			FROM unnest($2::bytea[]) WITH ORDINALITY k(key, i) LEFT JOIN {{schema}}.dotted r ON r.space = $1 AND r.key = k.key ORDER BY k.i`),
-		persist: fill(`SELECT {{schema}}.persist($1, $2, $3, $4, $5, $6, $7, $8, $9)`),
+		load: fill(`SELECT r.key IS NOT NULL, r.value, coalesce(r.time, (SELECT collected FROM {{schema}}.causal_spaces WHERE space = $1), 0), coalesce(r.stamper, 0), coalesce(r.origin, 0), coalesce(r.n, 0)
+			FROM unnest($2::bytea[]) WITH ORDINALITY k(key, i) LEFT JOIN {{schema}}.causal_rows r ON r.space = $1 AND r.key = k.key ORDER BY k.i`),
+		persist: fill(`SELECT {{schema}}.causal_persist($1, $2, $3, $4, $5, $6, $7, $8, $9)`),
 		fetch: fill(`SELECT j.body FROM unnest($2::bigint[], $3::bigint[]) WITH ORDINALITY d(origin, n, i)
-			JOIN {{schema}}.journal j ON j.space = $1 AND j.origin = d.origin AND j.n = d.n ORDER BY d.i`),
-		journal: fill(`SELECT l.settled, j.n, j.body FROM {{schema}}.lives l LEFT JOIN LATERAL
-			(SELECT n, body FROM {{schema}}.journal WHERE space = $1 AND origin = $2 AND n > $3 ORDER BY n LIMIT $4) j ON true
+			JOIN {{schema}}.causal_journal j ON j.space = $1 AND j.origin = d.origin AND j.n = d.n ORDER BY d.i`),
+		journal: fill(`SELECT l.stable, j.n, j.body FROM {{schema}}.incarnations l LEFT JOIN LATERAL
+			(SELECT n, body FROM {{schema}}.causal_journal WHERE space = $1 AND origin = $2 AND n > $3 ORDER BY n LIMIT $4) j ON true
 			WHERE l.space = $1 AND l.origin = $2 ORDER BY j.n`),
-		begin: fill(`INSERT INTO {{schema}}.lives VALUES ($1, $2, false, 0) ON CONFLICT DO NOTHING`),
-		largest: fill(`SELECT greatest(0, (SELECT max(time) FROM {{schema}}.lives WHERE space = $1), (SELECT max(time) FROM {{schema}}.journal WHERE space = $1),
-			(SELECT time FROM {{schema}}.merged WHERE space = $1))`),
-		fence:  fill(`SELECT {{schema}}.fence($1, $2, $3)`),
-		forget: fill(`SELECT {{schema}}.let_go($1, $2, $3, $4, $5)`),
-		raise:  fill(`INSERT INTO {{schema}}.spaces (space, buried) VALUES ($1, $2) ON CONFLICT (space) DO UPDATE SET buried = greatest(spaces.buried, EXCLUDED.buried)`),
-		bury: fill(`WITH old AS (DELETE FROM {{schema}}.dotted WHERE space = $1 AND key IN
-			(SELECT key FROM {{schema}}.dotted WHERE space = $1 AND value IS NULL AND time < $2
-				AND (origin <> 4294967295 OR n <= (SELECT settled FROM {{schema}}.lives WHERE space = $1 AND origin = 4294967295)) LIMIT $3 FOR UPDATE SKIP LOCKED)
+		begin: fill(`INSERT INTO {{schema}}.incarnations AS l (space, origin, fenced, stable, name) VALUES ($1, $2, false, 0, $3)
+			ON CONFLICT (space, origin) DO UPDATE SET name = EXCLUDED.name WHERE l.name = EXCLUDED.name AND NOT l.fenced`),
+		known: fill(`SELECT coalesce(max(l.origin), 0), coalesce((SELECT term FROM {{schema}}.causal_progress WHERE space = $1), 0),
+			coalesce(array_agg(l.origin ORDER BY l.origin) FILTER (WHERE NOT l.fenced OR EXISTS (SELECT FROM {{schema}}.causal_journal j WHERE j.space = $1 AND j.origin = l.origin)), '{}')
+			FROM {{schema}}.incarnations l WHERE l.space = $1 AND l.origin <> 4294967295`),
+		largest: fill(`SELECT greatest(0, (SELECT max(time) FROM {{schema}}.incarnations WHERE space = $1), (SELECT max(time) FROM {{schema}}.causal_journal WHERE space = $1),
+			(SELECT time FROM {{schema}}.causal_progress WHERE space = $1))`),
+		fence:  fill(`SELECT {{schema}}.causal_fence($1, $2, $3)`),
+		forget: fill(`SELECT {{schema}}.causal_truncate($1, $2, $3, $4, $5)`),
+		raise:  fill(`INSERT INTO {{schema}}.causal_spaces (space, collected) VALUES ($1, $2) ON CONFLICT (space) DO UPDATE SET collected = greatest(causal_spaces.collected, EXCLUDED.collected)`),
+		bury: fill(`WITH old AS (DELETE FROM {{schema}}.causal_rows WHERE space = $1 AND key IN
+			(SELECT key FROM {{schema}}.causal_rows WHERE space = $1 AND value IS NULL AND time < $2
+				AND (origin <> 4294967295 OR n <= (SELECT stable FROM {{schema}}.incarnations WHERE space = $1 AND origin = 4294967295)) LIMIT $3 FOR UPDATE SKIP LOCKED)
 			RETURNING key) SELECT count(*) FROM old`),
-		keep: fill(`INSERT INTO {{schema}}.spaces (space, buried, beside) SELECT $1, 0, $2 WHERE NOT EXISTS (SELECT FROM {{schema}}.lives WHERE space = $1) ON CONFLICT DO NOTHING`),
-		kept: fill(`SELECT coalesce((SELECT beside FROM {{schema}}.spaces WHERE space = $1), false)`),
-		among: fill(`SELECT k.i, coalesce((SELECT buried FROM {{schema}}.spaces WHERE space = $1), 0), r.key IS NOT NULL, r.value, coalesce(r.time, 0), coalesce(r.stamper, 0), coalesce(r.origin, 0), coalesce(r.n, 0)
-			FROM unnest($2::bytea[]) WITH ORDINALITY k(key, i) LEFT JOIN {{schema}}.beside r ON r.space = $1 AND r.key = k.key`),
-		join: fill(`SELECT {{schema}}.persist_beside($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`),
-		sweep: fill(`WITH old AS (DELETE FROM {{schema}}.beside WHERE space = $1 AND (key, origin, n) IN
-			(SELECT key, origin, n FROM {{schema}}.beside WHERE space = $1 AND value IS NULL AND time < $2 LIMIT $3 FOR UPDATE SKIP LOCKED)
+		keep: fill(`INSERT INTO {{schema}}.causal_spaces (space, collected, merges) SELECT $1, 0, $2 WHERE NOT EXISTS (SELECT FROM {{schema}}.incarnations WHERE space = $1) ON CONFLICT DO NOTHING`),
+		kept: fill(`SELECT coalesce((SELECT merges FROM {{schema}}.causal_spaces WHERE space = $1), false)`),
+		among: fill(`SELECT k.i, coalesce((SELECT collected FROM {{schema}}.causal_spaces WHERE space = $1), 0), r.key IS NOT NULL, r.value, coalesce(r.time, 0), coalesce(r.stamper, 0), coalesce(r.origin, 0), coalesce(r.n, 0)
+			FROM unnest($2::bytea[]) WITH ORDINALITY k(key, i) LEFT JOIN {{schema}}.causal_siblings r ON r.space = $1 AND r.key = k.key`),
+		join: fill(`SELECT {{schema}}.causal_persist_siblings($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`),
+		sweep: fill(`WITH old AS (DELETE FROM {{schema}}.causal_siblings WHERE space = $1 AND (key, origin, n) IN
+			(SELECT key, origin, n FROM {{schema}}.causal_siblings WHERE space = $1 AND value IS NULL AND time < $2 LIMIT $3 FOR UPDATE SKIP LOCKED)
 			RETURNING key) SELECT count(*) FROM old`),
-		claim:  fill(`SELECT {{schema}}.claim($1, $2)`),
-		merge:  fill(`SELECT {{schema}}.merge($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`),
-		fenced: fill(`SELECT origin FROM {{schema}}.lives WHERE space = $1 AND origin = ANY($2) AND fenced`),
+		claim:  fill(`SELECT {{schema}}.causal_claim($1, $2)`),
+		merge:  fill(`SELECT {{schema}}.causal_apply($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`),
+		fenced: fill(`SELECT origin FROM {{schema}}.incarnations WHERE space = $1 AND origin = ANY($2) AND fenced`),
 	}}, nil
 }
 
@@ -113,8 +117,8 @@ func (d *Dotted) Load(ctx context.Context, keys ...string) ([]dotted.Row, error)
 }
 
 // Begin makes an origin that may persist.
-func (d *Dotted) Begin(ctx context.Context, origin uint32) error {
-	done, err := d.s.pool.Exec(ctx, d.sql.begin, d.space, int64(origin))
+func (d *Dotted) Begin(ctx context.Context, origin uint32, name dotted.Name) error {
+	done, err := d.s.pool.Exec(ctx, d.sql.begin, d.space, int64(origin), name[:])
 	switch {
 	case err != nil:
 		return d.s.failed("beginning an origin", err)
@@ -122,6 +126,20 @@ func (d *Dotted) Begin(ctx context.Context, origin uint32) error {
 		return dotted.ErrBegun
 	}
 	return nil
+}
+
+// Known is what the store knows of the lives of the space.
+func (d *Dotted) Known(ctx context.Context) (k dotted.Known, err error) {
+	var newest, term int64
+	var open []int64
+	if err := d.s.pool.QueryRow(ctx, d.sql.known, d.space).Scan(&newest, &term, &open); err != nil {
+		return k, d.s.failed("asking which origins began", err)
+	}
+	k.Newest, k.Term = uint32(newest), uint64(term)
+	for _, o := range open {
+		k.Open = append(k.Open, uint32(o))
+	}
+	return k, nil
 }
 
 // Persist commits a write.

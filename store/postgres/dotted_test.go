@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -43,7 +44,7 @@ func TestDotted(t *testing.T) {
 func TestFenceOverKilledConnections(t *testing.T) {
 	url, ctx := fresh(t, Migration{}), t.Context()
 	c, other := openDotted(t, url), openDotted(t, url)
-	if err := c.Begin(ctx, 1); err != nil {
+	if err := c.Begin(ctx, 1, dotted.Name{byte(1)}); err != nil {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup
@@ -92,7 +93,7 @@ func TestFenceOverKilledConnections(t *testing.T) {
 func TestDottedRefusals(t *testing.T) {
 	url, ctx := fresh(t, Migration{}), t.Context()
 	c := openDotted(t, url)
-	if err := c.Begin(ctx, 1); err != nil {
+	if err := c.Begin(ctx, 1, dotted.Name{byte(1)}); err != nil {
 		t.Fatal(err)
 	}
 	long := dotted.Write{Dot: dotted.Dot{Origin: 1, N: 1}, Muts: []dotted.Mutation{{Key: string(make([]byte, MaxKey+1)), Value: []byte("v")}}}
@@ -128,7 +129,7 @@ func TestFenceWaitsForWrites(t *testing.T) {
 	write := func(n uint64) error {
 		return c.Persist(ctx, dotted.Write{Dot: dotted.Dot{Origin: 1, N: n}, Stamp: dotted.Stamp{Time: n, Origin: 1}, Muts: []dotted.Mutation{{Key: "k", Value: []byte("v")}}})
 	}
-	if err := errors.Join(c.Begin(ctx, 1), write(1)); err != nil {
+	if err := errors.Join(c.Begin(ctx, 1, dotted.Name{byte(1)}), write(1)); err != nil {
 		t.Fatal(err)
 	}
 	tx, err := c.s.pool.Begin(ctx)
@@ -136,7 +137,7 @@ func TestFenceWaitsForWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(context.Background()) }() // or closing waits for it
-	if _, err := tx.Exec(ctx, "SELECT FROM "+c.s.schema+".dotted FOR UPDATE"); err != nil {
+	if _, err := tx.Exec(ctx, "SELECT FROM "+c.s.schema+".causal_rows FOR UPDATE"); err != nil {
 		t.Fatal(err)
 	}
 	written, fenced := make(chan error, 1), make(chan error, 1)
@@ -174,7 +175,7 @@ type outsiders struct {
 	conn *pgx.Conn
 }
 
-const upsert = `INSERT INTO SCHEMA.dotted (space, key, value) VALUES ('feeds', $1, $2) ON CONFLICT (space, key) DO UPDATE SET value = EXCLUDED.value`
+const upsert = `INSERT INTO SCHEMA.causal_rows (space, key, value) VALUES ('feeds', $1, $2) ON CONFLICT (space, key) DO UPDATE SET value = EXCLUDED.value`
 
 func watched(t *testing.T) *outsiders {
 	return &outsiders{openDotted(t, fresh(t, Migration{})).Dotted, t, admin(t, start(t))}
@@ -201,6 +202,35 @@ func (o *outsiders) row(key string) dotted.Row {
 	return rows[0]
 }
 
+// A schema of format 6 is upgraded with its incarnations, which have no names: nobody begins them again, and they go on.
+func TestNames(t *testing.T) {
+	url, exec := older(t, 6)
+	ctx := t.Context()
+	write := func(d closing, o uint32, n uint64) error {
+		return d.Persist(ctx, dotted.Write{Dot: dotted.Dot{Origin: o, N: n}, Stamp: dotted.Stamp{Time: n, Origin: o}, Muts: []dotted.Mutation{{Key: fmt.Sprint("k", o), Value: []byte("v")}}})
+	}
+	exec(`INSERT INTO SCHEMA.lives (space, origin, fenced, settled) VALUES ('feeds', 3, false, 0)`)
+	exec(`SELECT SCHEMA.persist('feeds', 1, 3, n, n, 3, '\x01', ARRAY['k3'::bytea], ARRAY['v'::bytea]) FROM generate_series(1, 2) n`)
+	exec(`SELECT SCHEMA.let_go('feeds', 1, 3, 1, false), SCHEMA.fence('feeds', 1, 2)`)
+	if err := Migrate(ctx, url, Migration{}); err != nil {
+		t.Fatal(err)
+	}
+	d := openDotted(t, url)
+	if k, err := d.Known(ctx); err != nil || k.Newest != 3 || !slices.Equal(k.Open, []uint32{3}) {
+		t.Errorf("%+v, %v", k, err)
+	}
+	for o, name := range map[uint32]dotted.Name{3: {3}, 2: {}} {
+		if err := d.Begin(ctx, o, name); !errors.Is(err, dotted.ErrBegun) {
+			t.Errorf("incarnation %d begins again: %v", o, err)
+		}
+	}
+	rows, e := d.Load(ctx, "k3")
+	_, stable, f := d.Journal(ctx, 3, 0, 10)
+	if err := errors.Join(e, f, write(d, 3, 3), d.Begin(ctx, 4, dotted.Name{4}), write(d, 4, 1), d.Fence(ctx, 3)); err != nil || stable != 1 || string(rows[0].Value) != "v" {
+		t.Errorf("%+v, stable up to %d, %v", rows, stable, err)
+	}
+}
+
 // What is written past every cache to the rows of a watched space has a dot and an entry in
 // the journal, in the order of the commits and without a gap, whatever is rolled back.
 func TestOutside(t *testing.T) {
@@ -209,22 +239,22 @@ func TestOutside(t *testing.T) {
 	if _, _, err := d.Journal(ctx, 4294967295, 0, 10); !errors.Is(err, dotted.ErrFenced) {
 		t.Errorf("a space that is not watched has a journal of others: %v", err)
 	}
-	exec(`INSERT INTO SCHEMA.dotted (space, key, value, time) VALUES ('feeds', 'before', 'v', 7)`)
+	exec(`INSERT INTO SCHEMA.causal_rows (space, key, value, time) VALUES ('feeds', 'before', 'v', 7)`)
 	if r := row("before"); r.Dot != (dotted.Dot{}) || r.Stamp.Time != 7 {
 		t.Errorf("before: %+v", r)
 	}
-	exec(`SELECT SCHEMA.watch('feeds')`)
-	if err := errors.Join(d.Begin(ctx, 1), d.Persist(ctx, dotted.Write{Dot: dotted.Dot{Origin: 1, N: 1}, Stamp: dotted.Stamp{Time: 1 << 60, Origin: 1}, Muts: []dotted.Mutation{{Key: "ahead", Value: []byte("c")}}})); err != nil {
+	exec(`SELECT SCHEMA.watch_space('feeds')`)
+	if err := errors.Join(d.Begin(ctx, 1, dotted.Name{byte(1)}), d.Persist(ctx, dotted.Write{Dot: dotted.Dot{Origin: 1, N: 1}, Stamp: dotted.Stamp{Time: 1 << 60, Origin: 1}, Muts: []dotted.Mutation{{Key: "ahead", Value: []byte("c")}}})); err != nil {
 		t.Fatal(err)
 	}
 	exec(upsert, "k", "1")
 	exec(upsert, "k", "2")
-	exec(`INSERT INTO SCHEMA.dotted (space, key, value) VALUES ('feeds', 'k', 'no') ON CONFLICT DO NOTHING`)
+	exec(`INSERT INTO SCHEMA.causal_rows (space, key, value) VALUES ('feeds', 'k', 'no') ON CONFLICT DO NOTHING`)
 	exec("BEGIN")
 	exec(upsert, "k", "undone")
 	exec("ROLLBACK")
-	exec(`UPDATE SCHEMA.dotted SET value = 'more' WHERE space = 'feeds' AND key IN ('ahead', 'before')`)
-	exec(`DELETE FROM SCHEMA.dotted WHERE key = 'k'`)
+	exec(`UPDATE SCHEMA.causal_rows SET value = 'more' WHERE space = 'feeds' AND key IN ('ahead', 'before')`)
+	exec(`DELETE FROM SCHEMA.causal_rows WHERE key = 'k'`)
 	last := dotted.Stamp{}
 	entries, settled, err := d.Journal(ctx, 4294967295, 0, 10)
 	if err != nil || settled != 0 || len(entries) != 5 {
@@ -250,10 +280,10 @@ func TestOutside(t *testing.T) {
 func TestOutsideDeletes(t *testing.T) {
 	o, ctx := watched(t), t.Context()
 	d, exec, row := o.Dotted, o.exec, o.row
-	exec(`SELECT SCHEMA.watch('feeds')`)
+	exec(`SELECT SCHEMA.watch_space('feeds')`)
 	exec(upsert, "k", "1")
-	exec(`DELETE FROM SCHEMA.dotted WHERE key = 'k'`)
-	if err := o.try(`TRUNCATE SCHEMA.dotted`); err == nil || !strings.Contains(err.Error(), "FR006") {
+	exec(`DELETE FROM SCHEMA.causal_rows WHERE key = 'k'`)
+	if err := o.try(`TRUNCATE SCHEMA.causal_rows`); err == nil || !strings.Contains(err.Error(), "FR006") {
 		t.Errorf("TRUNCATE: %v", err)
 	}
 	gone := row("k")
@@ -266,7 +296,7 @@ func TestOutsideDeletes(t *testing.T) {
 	if err := errors.Join(d.Drop(ctx, 4294967295, 2), d.Bury(ctx, 1<<62)); err != nil || row("k").Dot != (dotted.Dot{}) {
 		t.Errorf("not buried: %+v %v", row("k"), err)
 	}
-	exec(`SELECT SCHEMA.unwatch('feeds'), SCHEMA.watch('feeds')`)
+	exec(`SELECT SCHEMA.unwatch_space('feeds'), SCHEMA.watch_space('feeds')`)
 	exec(upsert, "k", "3")
 	if r := row("k"); r.Dot.N != 3 || r.Stamp.Time <= 1<<62 {
 		t.Errorf("watched again: %+v", r)
@@ -274,7 +304,7 @@ func TestOutsideDeletes(t *testing.T) {
 	if err := func() error { other, err := d.s.Dotted("carts"); return errors.Join(err, other.Keep(ctx, true)) }(); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.try(`SELECT SCHEMA.watch('carts')`); err == nil || !strings.Contains(err.Error(), "merges") {
+	if err := o.try(`SELECT SCHEMA.watch_space('carts')`); err == nil || !strings.Contains(err.Error(), "merges") {
 		t.Errorf("a space that merges is watched: %v", err)
 	}
 }

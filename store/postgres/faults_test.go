@@ -63,6 +63,97 @@ func TestFenceOverKilledBackends(t *testing.T) {
 	}
 }
 
+// writeUntilItWaits writes one value after the other to k until a commit waits: the server
+// heeds a setting a moment after it has read it. It returns the value that is committed,
+// and the one that waits, whose outcome comes through done.
+func writeUntilItWaits(t *testing.T, ctx context.Context, s *Store, waiting func() int, done chan error) (old, value string) {
+	t.Helper()
+	old = "old"
+	for i := 0; ; i++ {
+		next := fmt.Sprint("new", i)
+		go func() { _, err := s.Commit(ctx, store.ID{2}, put("k", next, store.Token{})); done <- err }()
+		for over := false; !over; {
+			select {
+			case err := <-done:
+				if err != nil {
+					t.Fatal(err)
+				}
+				old, over = next, true
+			default:
+				if waiting() > 0 {
+					return old, next
+				}
+			}
+		}
+	}
+}
+
+// A commit that waits for a synchronous standby is given up by its caller. Nobody may see
+// it before the standby has it: a failover would lose what was read.
+func TestCommitWaitsForAStandby(t *testing.T) {
+	start(t) // or skip
+	server, err := pgserver.Start(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Stop()
+	url := server.URL("admin", "postgres")
+	if err := Migrate(t.Context(), url, Migration{}); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, Options{URL: url, Sweep: time.Hour})
+	if _, err := s.Commit(t.Context(), store.ID{1}, put("k", "old", store.Token{})); err != nil {
+		t.Fatal(err)
+	}
+	conn := admin(t, server)
+	standby := func(name string) {
+		t.Helper()
+		for _, sql := range []string{"SET synchronous_commit = local", "ALTER SYSTEM SET synchronous_standby_names = '" + name + "'", "SELECT pg_reload_conf()"} {
+			if _, err := conn.Exec(t.Context(), sql); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for set := ""; set != name; { // until the server has read it
+			if err := conn.QueryRow(t.Context(), "SELECT current_setting('synchronous_standby_names')").Scan(&set); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	waiting := func() (n int) {
+		if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	standby("nobody")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	old, value := writeUntilItWaits(t, ctx, s, waiting, done)
+	cancel()
+	if err := <-done; err == nil || store.Definite(err) {
+		t.Fatalf("the outcome of a commit that was given up is known: %v", err)
+	}
+	for range 300 { // a cancel request would have arrived long before the last of these
+		row, err := s.Load(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(row.Value) != old {
+			t.Fatalf("a read sees %q, which no standby has", row.Value)
+		}
+	}
+	if waiting() != 1 {
+		t.Error("the commit no longer waits")
+	}
+	standby("") // it has come up to date, so to say
+	for row, err := s.Load(t.Context(), "k"); string(row.Value) != value; row, err = s.Load(t.Context(), "k") {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A crash of the server loses guards, never a write that was acknowledged; an
 // owner goes on by itself.
 func TestServerCrash(t *testing.T) {

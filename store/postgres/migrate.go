@@ -15,10 +15,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/freshet-cache/freshet/store"
+	"github.com/freshet-cache/freshet/store/dotted"
 )
 
 // schemaFormat is the format that this freshet makes and reads.
-const schemaFormat = 6
+const schemaFormat = 8
 
 //go:embed schema.sql
 var schemaSQL string
@@ -38,8 +39,14 @@ var outsideSQL string
 //go:embed merge.sql
 var mergeSQL string
 
+//go:embed names.sql
+var namesSQL string
+
+//go:embed causal.sql
+var causalSQL string
+
 // upgrades lead from each format to the next.
-var upgrades = map[int]string{1: strictSQL, 2: dottedSQL, 3: besideSQL, 4: outsideSQL, 5: mergeSQL}
+var upgrades = map[int]string{1: strictSQL, 2: dottedSQL, 3: besideSQL, 4: outsideSQL, 5: mergeSQL, 6: namesSQL, 7: causalSQL}
 
 // Migration says what Migrate is to do besides.
 type Migration struct {
@@ -52,6 +59,10 @@ type Migration struct {
 	// Adopt lets the next cluster that comes use the schema, whoever used it: stop
 	// the other one first.
 	Adopt bool
+	// Restored says that the database was restored to an earlier state: versions go on above
+	// all that were given since, lives of causal servers that have begun are over, and new ones
+	// have numbers above those that were given since. No process may run.
+	Restored bool
 }
 
 // Migrate makes or upgrades the schema that a URL names, in one transaction. The
@@ -104,13 +115,34 @@ func (m Migration) run(ctx context.Context, tx pgx.Tx, schema string) error {
 			return err
 		}
 	}
+	if m.Restored {
+		if err := restored(ctx, tx, schema); err != nil {
+			return err
+		}
+	}
 	if m.Grant == "" {
 		return nil
 	}
 	role := pgx.Identifier{m.Grant}.Sanitize()
-	for _, what := range []string{"USAGE ON SCHEMA %s", "SELECT, INSERT, UPDATE, DELETE ON %s.rows, %[1]s.guards, %[1]s.lives, %[1]s.spaces, %[1]s.journal, %[1]s.dotted, %[1]s.beside, %[1]s.watched, %[1]s.merged", "SELECT, UPDATE ON %s.meta",
+	for _, what := range []string{"USAGE ON SCHEMA %s", "SELECT, INSERT, UPDATE, DELETE ON %s.rows, %[1]s.guards, %[1]s.incarnations, %[1]s.causal_spaces, %[1]s.causal_journal, %[1]s.causal_rows, %[1]s.causal_siblings, %[1]s.causal_watched, %[1]s.causal_progress", "SELECT, UPDATE ON %s.meta",
 		"USAGE ON SEQUENCE %s.version", "EXECUTE ON ALL FUNCTIONS IN SCHEMA %s"} {
 		if _, err := tx.Exec(ctx, "GRANT "+fmt.Sprintf(what, schema)+" TO "+role); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restored keeps what was given in a history that is gone from being given again. The logs of asynchronous spaces are
+// still asked for, so the lives there are not fenced.
+func restored(ctx context.Context, tx pgx.Tx, schema string) error {
+	for _, sql := range []string{
+		fmt.Sprintf(`SELECT setval('{{schema}}.version', greatest(%d, (SELECT last_value FROM {{schema}}.version)))`, store.NextVersion(time.Now(), rand.Uint64())),
+		`UPDATE {{schema}}.incarnations SET fenced = true WHERE origin <> 4294967295 AND space NOT IN (SELECT space FROM {{schema}}.causal_progress WHERE term > 0)`,
+		fmt.Sprintf(`INSERT INTO {{schema}}.incarnations (space, origin, fenced, stable)
+			SELECT space, least(max(origin) + %d, 4294967294), true, 0 FROM {{schema}}.incarnations WHERE origin <> 4294967295 GROUP BY space ON CONFLICT DO NOTHING`, dotted.Skip),
+	} {
+		if _, err := tx.Exec(ctx, strings.ReplaceAll(sql, "{{schema}}", schema)); err != nil {
 			return err
 		}
 	}

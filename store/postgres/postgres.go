@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -82,8 +83,10 @@ type Store struct {
 	guards *pgxpool.Pool // apart, so that a guard never waits for a connection behind writes
 	sql    statements
 	closed atomic.Bool
-	stop   context.CancelFunc
-	done   chan struct{}
+
+	unguarded openTables
+	stop      context.CancelFunc
+	done      chan struct{}
 }
 
 type statements struct{ load, look, touch, put, commit, guard, bury, scan, count, splits, sweepExpired, sweepGone string }
@@ -159,6 +162,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 		c.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = millis(statement)
 	}
 	limit(cfg, opt.Timeout, opt.Timeout)
+	abandon(cfg)
 	apart := cfg.Copy()
 	limit(apart, 2*opt.Timeout, 2*opt.Timeout) // a guard outwaits every write
 	apart.MaxConns, apart.MinConns = 4, 0
@@ -179,6 +183,34 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	go s.sweepOn(background)
 	return s, nil
 }
+
+// abandon keeps pgx from sending cancel requests: a connection whose deadline has passed
+// is left to itself. A cancel request ends the wait for a synchronous standby, and the
+// server then shows everybody a commit that no standby has and that a failover would
+// lose. Statements end by the limits that the server has been told, and a backend that
+// waits for a standby goes on waiting, with its row unseen and its guard held.
+func abandon(cfg *pgxpool.Config) {
+	cfg.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+		var connected atomic.Bool
+		dial, after := c.DialFunc, c.AfterConnect
+		c.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if connected.Load() { // pgx dials again only to cancel
+				return nil, errNoCancel
+			}
+			return dial(ctx, network, addr)
+		}
+		c.AfterConnect = func(ctx context.Context, pc *pgconn.PgConn) error {
+			connected.Store(true)
+			if after != nil {
+				return after(ctx, pc)
+			}
+			return nil
+		}
+		return nil
+	}
+}
+
+var errNoCancel = errors.New("postgres: statements are not cancelled; the connection is abandoned")
 
 func millis(d time.Duration) string { return fmt.Sprint(max(1, d.Milliseconds())) }
 

@@ -53,14 +53,26 @@ func (m marks) Splits(ctx context.Context, low, high string) ([]string, error) {
 // View: give each its own (schema=NAME in the URL).
 func (s *Store) Tables(ctx context.Context, pool *pgxpool.Pool) (*Tables, error) {
 	if pool == nil {
-		return &Tables{marks{s}, s.pool}, nil
+		pool = s.pool
 	}
-	return &Tables{marks{s}, pool}, s.same(ctx, func(q string, args ...any) row { return pool.QueryRow(ctx, q, args...) })
+	ask := func(q string, args ...any) row { return pool.QueryRow(ctx, q, args...) }
+	if pool != s.pool {
+		if err := s.same(ctx, ask); err != nil {
+			return nil, err
+		}
+	}
+	s.tellGuards(ask)
+	return &Tables{marks{s}, pool}, nil
 }
 
 // SQLTables gives access to the user's tables through db. See Tables.
 func (s *Store) SQLTables(ctx context.Context, db *sql.DB) (*SQLTables, error) {
-	return &SQLTables{marks{s}, db}, s.same(ctx, func(q string, args ...any) row { return db.QueryRowContext(ctx, q, args...) })
+	ask := func(q string, args ...any) row { return db.QueryRowContext(ctx, q, args...) }
+	if err := s.same(ctx, ask); err != nil {
+		return nil, err
+	}
+	s.tellGuards(ask)
+	return &SQLTables{marks{s}, db}, nil
 }
 
 // row is what a query for one row returns, with pgx and database/sql.
@@ -93,9 +105,10 @@ func (t *Tables) Snapshot(ctx context.Context, key string, read func(ctx context
 		return store.Row{}, t.s.unreached(err)
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	r, err := t.s.look(key, func(q string, args ...any) row { return tx.QueryRow(ctx, q, args...) })
+	ask := func(q string, args ...any) row { return tx.QueryRow(ctx, q, args...) }
+	r, err := t.s.look(key, ask)
 	if err == nil && read != nil {
-		err = read(ctx, lent{tx})
+		err = t.s.watched(ask, func() error { return read(ctx, lent{tx}) })
 	}
 	return r, err
 }
@@ -107,9 +120,10 @@ func (t *SQLTables) Snapshot(ctx context.Context, key string, read func(ctx cont
 		return store.Row{}, t.s.unreached(err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	r, err := t.s.look(key, func(q string, args ...any) row { return tx.QueryRowContext(ctx, q, args...) })
+	ask := func(q string, args ...any) row { return tx.QueryRowContext(ctx, q, args...) }
+	r, err := t.s.look(key, ask)
 	if err == nil && read != nil {
-		err = read(ctx, tx)
+		err = t.s.watched(ask, func() error { return read(ctx, tx) })
 	}
 	return r, err
 }

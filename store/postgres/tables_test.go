@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -92,13 +91,25 @@ func openShop[T any](t *testing.T, w way[T]) *shop[T] {
 	if err := s.run(`CREATE TABLE $s.orders (id int PRIMARY KEY, owner text NOT NULL); CREATE TABLE $s.lines (order_id int NOT NULL, what text NOT NULL)`); err != nil {
 		t.Fatal(err)
 	}
+	s.look()
+	return s
+}
+
+// openShopAgain opens another view of the same tables.
+func openShopAgain[T any](t *testing.T, w way[T]) *shop[T] {
+	s := &shop[T]{way: w, t: t}
+	s.look()
+	return s
+}
+
+func (s *shop[T]) look() {
+	t := s.t
 	var err error
-	s.view, err = linear.NewView(w.Tables, s.load, linear.Options[order]{Codec: linear.JSON[order](), Timeout: 2 * time.Second})
+	s.view, err = linear.NewView(s.Tables, s.load, linear.Options[order]{Codec: linear.JSON[order](), Timeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.view.Close(context.Background()) })
-	return s
 }
 
 // run is what somebody does who knows nothing of freshet.
@@ -293,18 +304,9 @@ func TestFenceOverTransactions(t *testing.T) {
 
 // A schema of format 1 is upgraded, with what is in it.
 func TestUpgrade(t *testing.T) {
-	url := fresh(t, Migration{})
-	schema := url[strings.LastIndex(url, "=")+1:]
-	s := open(t, Options{URL: url})
-	if _, err := s.Commit(t.Context(), store.ID{1}, []store.Mutation{{Key: "k", Value: []byte("v")}}); err != nil {
-		t.Fatal(err)
-	}
-	conn := admin(t, start(t))
-	if _, err := conn.Exec(t.Context(), fmt.Sprintf(`DROP TABLE %[1]s.lives, %[1]s.spaces, %[1]s.journal, %[1]s.dotted, %[1]s.beside, %[1]s.watched, %[1]s.merged;
-		DROP FUNCTION %[1]s.touch, %[1]s.key_of, %[1]s.guarded, %[1]s.not_truncated, %[1]s.guard_table, %[1]s.unguard_table, %[1]s.persist, %[1]s.persist_beside, %[1]s.enter, %[1]s.outside, %[1]s.outside_gone, %[1]s.outside_not_truncated, %[1]s.watch, %[1]s.unwatch, %[1]s.fence, %[1]s.let_go, %[1]s.claim, %[1]s.merge;
-		UPDATE %[1]s.meta SET format = 1`, schema)); err != nil {
-		t.Fatal(err)
-	}
+	url, exec := older(t, 1)
+	exec(`SELECT SCHEMA.cover()`)
+	exec(`INSERT INTO SCHEMA.rows (key, value, version, writer, written) VALUES ('k', 'v', nextval('SCHEMA.version'), gen_random_uuid(), now())`)
 	if _, err := Open(t.Context(), Options{URL: url}); !errors.Is(err, ErrNotMigrated) {
 		t.Errorf("an old schema: %v", err)
 	}

@@ -19,7 +19,8 @@ import (
 type Dotted interface {
 	Load(ctx context.Context, keys ...string) ([]dotted.Row, error)
 	Keep(ctx context.Context, concurrent bool) error
-	Begin(ctx context.Context, origin uint32) error
+	Begin(ctx context.Context, origin uint32, name dotted.Name) error
+	Known(ctx context.Context) (dotted.Known, error)
 	Persist(ctx context.Context, w dotted.Write) error
 	Fetch(ctx context.Context, dots []dotted.Dot) ([][]byte, error)
 	Journal(ctx context.Context, origin uint32, after uint64, limit int) ([]dotted.Entry, uint64, error)
@@ -62,6 +63,7 @@ var DottedChecks = []DottedCheck{
 	{"TheJournalGivesBack", journalGivesBack},
 	{"WhatWasLetGoStaysSo", letGoStaysSo},
 	{"AnOriginIsUsedOnce", originIsUsedOnce},
+	{"WhichNumbersWereUsedIsKnown", usedNumbersAreKnown},
 	{"TheFenceHoldsForOrigins", fenceHoldsForOrigins},
 	{"LettingGoHolds", lettingGoHolds},
 	{"RowsOfOneInstant", rowsOfOneInstant},
@@ -112,9 +114,12 @@ func persistAll(ctx context.Context, s Dotted, writes ...dotted.Write) error {
 	return nil
 }
 
+// named is the name of a life in these tests.
+func named(origin uint32) dotted.Name { return dotted.Name{1, byte(origin)} }
+
 func begin(ctx context.Context, s Dotted, origins ...uint32) error {
 	for _, o := range origins {
-		if err := s.Begin(ctx, o); err != nil {
+		if err := s.Begin(ctx, o, named(o)); err != nil {
 			return err
 		}
 	}
@@ -213,8 +218,13 @@ func originIsUsedOnce(ctx context.Context, s Dotted) error {
 	if err := errors.Join(begin(ctx, s, 1), persistAll(ctx, s, puts(1, 1, 1, "k", "v"))); err != nil {
 		return err
 	}
-	if err := s.Begin(ctx, 1); !errors.Is(err, dotted.ErrBegun) {
-		return fmt.Errorf("an origin began twice: %w", err)
+	if err := s.Begin(ctx, 1, named(1)); err != nil {
+		return fmt.Errorf("an origin whose beginning is said again: %w", err)
+	}
+	for _, other := range []dotted.Name{{}, named(2), dotted.NewName()} {
+		if err := s.Begin(ctx, 1, other); !errors.Is(err, dotted.ErrBegun) {
+			return fmt.Errorf("an origin began twice, as %x too: %w", other, err)
+		}
 	}
 	if err := errors.Join(s.Fence(ctx, 1), s.Fence(ctx, 1), s.Fence(ctx, 2)); err != nil {
 		return err
@@ -223,8 +233,10 @@ func originIsUsedOnce(ctx context.Context, s Dotted) error {
 		if err := s.Persist(ctx, puts(origin, 2, 2, "k", "w")); !errors.Is(err, dotted.ErrFenced) {
 			return fmt.Errorf("origin %d was fenced, and persists: %w", origin, err)
 		}
-		if err := s.Begin(ctx, origin); !errors.Is(err, dotted.ErrBegun) {
-			return fmt.Errorf("origin %d was fenced, and begins: %w", origin, err)
+		for _, name := range []dotted.Name{{}, named(origin)} {
+			if err := s.Begin(ctx, origin, name); !errors.Is(err, dotted.ErrBegun) {
+				return fmt.Errorf("origin %d was fenced, and begins as %x: %w", origin, name, err)
+			}
 		}
 	}
 	if err := s.Forget(ctx, 1, 1); !errors.Is(err, dotted.ErrFenced) {
@@ -244,6 +256,37 @@ func originIsUsedOnce(ctx context.Context, s Dotted) error {
 		return fmt.Errorf("the journal of a dropped origin is %v up to %d, %w", entries, settled, err)
 	}
 	return stands(ctx, s, "k", "v", dotted.Dot{Origin: 1, N: 1}, dotted.Stamp{Time: 1, Origin: 1})
+}
+
+// A number counts as used once its life began or was fenced, and as open until it is fenced and its journal is empty.
+func usedNumbersAreKnown(ctx context.Context, s Dotted) error {
+	known := func(newest uint32, term uint64, open ...uint32) error {
+		k, err := s.Known(ctx)
+		if err != nil || k.Newest != newest || k.Term != term || !slices.Equal(k.Open, open) {
+			return fmt.Errorf("known is %+v, want newest %d, term %d, open %v: %w", k, newest, term, open, err)
+		}
+		return nil
+	}
+	steps := []func() error{
+		func() error { return known(0, 0) },
+		func() error { return begin(ctx, s, 3, 1) },
+		func() error { return known(3, 0, 1, 3) },
+		func() error { return errors.Join(persistAll(ctx, s, puts(3, 1, 1, "k", "v")), s.Fence(ctx, 9)) },
+		func() error { return known(9, 0, 1, 3) },
+		func() error { return errors.Join(s.Fence(ctx, 1), s.Fence(ctx, 3)) },
+		func() error { return known(9, 0, 3) }, // its journal has an entry
+		func() error { return s.Drop(ctx, 3, 1) },
+		func() error { return errors.Join(known(9, 0), s.Fence(ctx, dotted.Outside)) },
+		func() error { return known(9, 0) },
+		func() error { _, err := s.Claim(ctx, 7); return err },
+		func() error { return known(9, 7) },
+	}
+	for i, step := range steps {
+		if err := step(); err != nil {
+			return fmt.Errorf("step %d: %w", i, err)
+		}
+	}
+	return nil
 }
 
 // hammer persists writes of origin 1 from many callers until one says stop, numbers

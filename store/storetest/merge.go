@@ -128,7 +128,7 @@ func batchIsOneCommit(ctx context.Context, s Dotted) error {
 
 // Log is what a log of an asynchronous space must have to be tested.
 type Log interface {
-	Begin(ctx context.Context, origin uint32) error
+	Begin(ctx context.Context, origin uint32, name dotted.Name) error
 	Persist(ctx context.Context, w dotted.Write) error
 	Journal(ctx context.Context, origin uint32, after uint64, limit int) ([]dotted.Entry, uint64, error)
 	Fence(ctx context.Context, origin uint32) error
@@ -146,7 +146,7 @@ func RunLog(t *testing.T, s Log) {
 		}
 	}
 	lives()
-	if err := errors.Join(s.Begin(ctx, 3), s.Begin(ctx, 7), s.Persist(ctx, puts(3, 1, 5)), s.Persist(ctx, puts(7, 1, 5)), s.Persist(ctx, puts(7, 2, 6)), s.Fence(ctx, 3)); err != nil {
+	if err := errors.Join(s.Begin(ctx, 3, named(3)), s.Begin(ctx, 7, named(7)), s.Persist(ctx, puts(3, 1, 5)), s.Persist(ctx, puts(7, 1, 5)), s.Persist(ctx, puts(7, 2, 6)), s.Fence(ctx, 3)); err != nil {
 		t.Fatal(err)
 	}
 	lives(3, 7)

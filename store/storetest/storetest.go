@@ -70,6 +70,7 @@ var Checks = []Check{
 	{Name: "VersionsGrow", Check: versionsGrow},
 	{Name: "ConditionsHold", Check: conditionsHold},
 	{Name: "LivesEnd", Check: livesEnd},
+	{Name: "NoDeadlineIsKeptOfWhatIsGone", Check: noDeadlineIsKept},
 	{Name: "BatchesAreAllOrNone", Check: batchesAreAllOrNone},
 	{Name: "ScansSeeEveryKey", Check: scansSeeEveryKey},
 	{Name: "TheFenceHolds", Check: theFenceHolds},
@@ -290,6 +291,39 @@ func livesEnd(ctx context.Context, s Store) error {
 	m.Expect++
 	_, err = commit(ctx, s, 6, m)
 	return err
+}
+
+// noDeadlineIsKept writes with KeepTTL over every kind of absence, and over a row that does
+// not expire: what is not there has no deadline, also if its row had one.
+func noDeadlineIsKept(ctx context.Context, s Store) error {
+	short := put("expired", "v")
+	short.TTL = time.Millisecond
+	long := put("deleted", "v")
+	long.TTL = time.Hour
+	for _, m := range []store.Mutation{short, long, {Key: "deleted", Delete: true}, put("for ever", "v")} {
+		if _, err := commit(ctx, s, 1, m); err != nil {
+			return err
+		}
+	}
+	for {
+		if r, err := s.Load(ctx, "expired"); err != nil {
+			return err
+		} else if !r.Exists {
+			break
+		}
+	}
+	for i, key := range []string{"expired", "deleted", "for ever", "never there"} {
+		m := put(key, "w")
+		m.TTL = store.KeepTTL
+		st, err := commit(ctx, s, uint64(i+2), m)
+		if err != nil {
+			return err
+		}
+		if r, err := s.Load(ctx, key); err != nil || !r.Exists || string(r.Value) != "w" || r.TTL != 0 || st.TTL != 0 || r.Version != st.Version {
+			return fmt.Errorf("a write to what is %s, which keeps the deadline there: %+v, stamped %+v, %v", key, r, st, err)
+		}
+	}
+	return nil
 }
 
 func batchesAreAllOrNone(ctx context.Context, s Store) error {

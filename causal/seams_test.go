@@ -1,0 +1,362 @@
+package causal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/freshet-cache/freshet/causal/mesh"
+	"github.com/freshet-cache/freshet/causal/view"
+	"github.com/freshet-cache/freshet/causal/wire"
+	"github.com/freshet-cache/freshet/shard"
+	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/store/dotted"
+	"github.com/freshet-cache/freshet/store/memory"
+)
+
+// witness is a store that remembers what was asked of it about lives, in order.
+type witness struct {
+	*memory.Dotted
+	mu   sync.Mutex
+	said []string
+}
+
+func (w *witness) say(format string, a ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.said = append(w.said, fmt.Sprintf(format, a...))
+}
+
+// before reports whether one was said, and before another, if that was.
+func (w *witness) before(one, other string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i, j := slices.Index(w.said, one), slices.Index(w.said, other)
+	return i >= 0 && (j < 0 || i < j)
+}
+
+func (w *witness) Fence(ctx context.Context, o uint32) error {
+	w.say("fence %d", o)
+	return w.Dotted.Fence(ctx, o)
+}
+
+func (w *witness) Journal(ctx context.Context, o uint32, after uint64, n int) ([]dotted.Entry, uint64, error) {
+	w.say("journal %d", o)
+	return w.Dotted.Journal(ctx, o, after, n)
+}
+
+// A journal is read when its life is over: its lease has ended, and the store takes nothing of it any more. All of it
+// is read, however long it is.
+func TestRecoveryWaits(t *testing.T) {
+	const writes = 2*journalPage + 7
+	db, over := &witness{Dotted: memory.NewDotted(memory.Options{})}, make(chan struct{})
+	for o := range uint32(2) {
+		if err := db.Begin(t.Context(), o+1, dotted.NewName()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range uint64(writes) {
+		w := &mesh.Write{Dot: mesh.Dot{Origin: 2, N: i + 1}, Stamp: mesh.Stamp{Time: i + 1, Origin: 2}, Muts: []mesh.Mut{{Key: fmt.Sprint("k", i), Value: []byte("v")}}}
+		err := db.Persist(t.Context(), dotted.Write{Dot: dotted.Dot{Origin: 2, N: i + 1}, Stamp: dotted.Stamp{Time: i + 1, Origin: 2},
+			Muts: []dotted.Mutation{{Key: w.Muts[0].Key, Value: w.Muts[0].Value}}, Body: wire.AppendWrite(nil, w)})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	asked := make(chan uint32, 100)
+	retired := make(chan uint32, 100)
+	s, err := New(Options{
+		Store: db, Self: 1, View: View{Number: 2, Ring: []Member{{Origin: 1}}, Lost: []uint32{2}, Newest: 2}, Beat: time.Millisecond,
+		Ended: func(ctx context.Context, life uint32) error {
+			asked <- life
+			select {
+			case <-over:
+				db.say("ended %d", life)
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		},
+		Retired: func(life uint32) {
+			select {
+			case retired <- life:
+			default:
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(context.Background())
+	select {
+	case life := <-asked:
+		if life != 2 {
+			t.Fatalf("it asks whether life %d has ended", life)
+		}
+	case <-retired:
+		t.Fatalf("a life is recovered, and nobody asked whether it has ended: %v", db.said)
+	}
+	if db.before("fence 2", "ended 2") || db.before("journal 2", "ended 2") {
+		t.Fatalf("a life that may serve yet is recovered: %v", db.said)
+	}
+	close(over)
+	if life := <-retired; life != 2 {
+		t.Errorf("life %d is retired", life)
+	}
+	if !db.before("ended 2", "fence 2") || !db.before("fence 2", "journal 2") {
+		t.Errorf("its journal is read before nothing is added to it: %v", db.said)
+	}
+	s.mu.Lock()
+	received := s.machine.Received().Upto(2)
+	s.mu.Unlock()
+	if received != writes {
+		t.Errorf("%d of %d writes were recovered", received, writes)
+	}
+}
+
+// A ring begins anew when all its servers are gone: the first takes nothing for settled that may yet be added to, and what
+// is written there beats every row.
+func TestRingBeginsAnew(t *testing.T) {
+	emptyPools()
+	synctest.Test(t, func(t *testing.T) {
+		k := newKingdom(t, &luck{r: rand.New(rand.NewPCG(1, 1))}, leaseLength, memory.Options{})
+		db := &witness{Dotted: k.store}
+		k.with = func(o *RingOptions) { o.Store = db }
+		ctx, first := t.Context(), k.join(t)
+		s := k.spaces[first].Begin()
+		eventually(t, func() bool { return s.Set(ctx, "x", "old") == nil })
+		k.end(first, false)
+		ahead := uint64(time.Now().Add(30 * time.Minute).UnixMicro()) // somebody's clock
+		err := errors.Join(db.Begin(ctx, 2, dotted.NewName()), db.Persist(ctx, dotted.Write{
+			Dot: dotted.Dot{Origin: 2, N: 1}, Stamp: dotted.Stamp{Time: ahead, Origin: 2}, Muts: []dotted.Mutation{{Key: "y", Value: []byte("old")}},
+		}), db.Forget(ctx, 2, 1), db.Dotted.Fence(ctx, 2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := k.join(t)
+		eventually(t, func() bool { return k.spaces[next].Begin().Set(ctx, "y", "new") == nil })
+		if v := k.row(t, "y"); v != "new" {
+			t.Errorf("what was written last is %q in the store", v)
+		}
+		if !db.before("fence 1", "journal 1") {
+			t.Errorf("life 1 may yet write when its journal is read: %v", db.said)
+		}
+		if v, _, err := roam(t, s, k.spaces[next]).Get(ctx, "x"); err != nil || v != "old" {
+			t.Errorf("x is %q, %v", v, err)
+		}
+		k.peace(t)
+	})
+	emptyPools()
+}
+
+// Who hears nothing of the keeper takes no writes when its lease is over, and has a place again when it hears of it.
+func TestNoWritesWithoutALease(t *testing.T) {
+	emptyPools()
+	synctest.Test(t, func(t *testing.T) {
+		k := newKingdom(t, &luck{r: rand.New(rand.NewPCG(1, 1))}, leaseLength, memory.Options{})
+		ctx, s := t.Context(), k.spaces[k.join(t)].Begin()
+		eventually(t, func() bool { return s.Set(ctx, "x", "1") == nil })
+		k.setMute(0, true)
+		if err := s.Set(ctx, "x", "2"); err != nil {
+			t.Errorf("a write with a lease: %v", err)
+		}
+		time.Sleep(leaseLength)
+		if err := s.Set(ctx, "x", "3"); !errors.Is(err, ErrOver) {
+			t.Errorf("a write without a lease: %v", err)
+		}
+		if v, _, err := s.Get(ctx, "x"); err != nil || v != "2" {
+			t.Errorf("a read past the servers: %q, %v", v, err)
+		}
+		k.setMute(0, false)
+		eventually(t, func() bool { return s.Set(ctx, "x", "4") == nil })
+		k.peace(t)
+	})
+	emptyPools()
+}
+
+// Who recovers a life waits from when it heard that the life is over until no lease of it is left.
+func TestEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &Ring{}
+		m := view.NewMember(view.MemberOptions{Name: "a"})
+		granted := func(length time.Duration, v view.View) {
+			now := r.opt.Clock.Now()
+			m.Granted(now, view.Grant{Seq: m.Beat(now, true).Seq, Length: lease.Tick(length), View: v})
+		}
+		ring := []view.Place{{Origin: 1, Name: "a"}, {Origin: 2, Name: "b"}}
+		granted(leaseLength, view.View{Number: 1, Ring: ring, Newest: 2})
+		over := make(chan error, 1)
+		go func() { over <- r.ended(t.Context(), m, 2) }()
+		time.Sleep(time.Minute)
+		select {
+		case <-over:
+			t.Fatal("a member is over")
+		default:
+		}
+		r.mu.Lock()
+		granted(time.Second, view.View{Number: 2, Ring: ring[:1], Lost: []uint32{2}, Newest: 2})
+		r.mu.Unlock()
+		time.Sleep(leaseLength)
+		select {
+		case <-over:
+			t.Fatal("a life is over whose lease may last")
+		default:
+		}
+		if err := <-over; err != nil {
+			t.Error(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := r.ended(ctx, m, 3); !errors.Is(err, context.Canceled) {
+			t.Errorf("who is closed waits: %v", err)
+		}
+	})
+}
+
+// A life that was given a number and never began is over for the store, so that its ring does not wait for its log. One
+// that began is not.
+func TestUnborn(t *testing.T) {
+	db, server, _ := alone(t, memory.Options{})
+	ctx := t.Context()
+	for range 2 {
+		if err := errors.Join(server.unborn(ctx, 9), server.unborn(ctx, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	over, err := db.Fenced(ctx, 1, 9)
+	if err != nil || !slices.Equal(over, []uint32{9}) {
+		t.Errorf("over are %v, %v", over, err)
+	}
+	if err := db.Begin(ctx, 9, dotted.NewName()); !errors.Is(err, dotted.ErrBegun) {
+		t.Errorf("life 9 begins after all: %v", err)
+	}
+}
+
+// A life that never began is ended though the store does not answer at first.
+func TestUnbornIsTriedAgain(t *testing.T) {
+	var failed atomic.Bool
+	db, server, _ := alone(t, memory.Options{Before: func(_ context.Context, c memory.Call) error {
+		if c.Op == memory.OpForget && !failed.Swap(true) { // the fence
+			return errors.New("no answer")
+		}
+		return nil
+	}})
+	for try := 0; server.unborn(t.Context(), 9) != nil; try++ {
+		if try > 10 {
+			t.Fatal("it is never ended")
+		}
+	}
+	if over, err := db.Fenced(t.Context(), 9); err != nil || len(over) != 1 {
+		t.Errorf("over are %v, %v", over, err)
+	}
+}
+
+// useless is a coordinator that is of no use.
+type useless struct{ asked atomic.Int64 }
+
+func (u *useless) Lead(context.Context) (shard.Leadership, error) {
+	u.asked.Add(1)
+	return shard.Leadership{}, errors.New("nobody leads")
+}
+
+func (u *useless) Save(context.Context, uint64, []byte) error { return shard.ErrDeposed }
+
+// A keeper whose coordinator fails rests before it asks again.
+func TestKeeperRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := &useless{}
+		k := StartKeeper(u, KeeperOptions{Options: view.Options{Length: lease.Tick(20 * time.Second)}})
+		time.Sleep(10*time.Second + time.Millisecond)
+		if n := u.asked.Load(); n < 9 || n > 12 {
+			t.Errorf("the coordinator was asked %d times in ten beats", n)
+		}
+		if k.Answer([]byte("noise")) != nil {
+			t.Error("noise is answered")
+		}
+		k.Close()
+	})
+}
+
+// kinds counts requests to the store by kind.
+type kinds struct {
+	nobody
+	mu sync.Mutex
+	n  map[StoreCall]int
+}
+
+func (k *kinds) StoreCall(kind StoreCall, _ time.Duration, _ error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.n == nil {
+		k.n = map[StoreCall]int{}
+	}
+	k.n[kind]++
+}
+
+func (k *kinds) of(kind StoreCall) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.n[kind]
+}
+
+// Requests are counted for what they are, and what the store was told to bury it is told once.
+func TestKindsOfRequests(t *testing.T) {
+	for _, async := range []bool{false, true} {
+		k := &kinds{}
+		change := func(o *Options) { o.Recorder = k }
+		if async {
+			change = (&disks{}).onDisk(t, change)
+		}
+		c := gather(t, 1, memory.Options{}, change)
+		s := c.spaces[0].Begin()
+		for _, err := range []error{s.Set(t.Context(), "k", "v"), s.Delete(t.Context(), "k")} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, _, err := c.spaces[0].Begin().Get(t.Context(), "never"); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, func() bool { return k.of(CallBury) > 0 && k.of(CallForget) > 0 })
+		eventually(t, func() bool { return k.of(CallPoll) > 0 })
+		if log, persist := k.of(CallLog), k.of(CallPersist); (log > 0) != async || (persist > 0) == async || k.of(CallLoad) == 0 || (k.of(CallMerge) > 0) != async || (k.of(CallClaim) > 0) != async {
+			t.Errorf("async %v: %v", async, k.n)
+		}
+		buried, server := k.of(CallBury), c.servers[0]
+		for range 5 * settleBeats {
+			server.letGo()
+			eventually(t, func() bool { server.mu.Lock(); defer server.mu.Unlock(); return !server.settle.busy })
+		}
+		if n := k.of(CallBury); n > buried+1 {
+			t.Errorf("async %v: the store was told to bury %d times, and then %d", async, buried, n)
+		}
+	}
+}
+
+// A transaction whose snapshot is gone is begun again, so often; one that fails for another reason is not.
+func TestTransactTriesAgain(t *testing.T) {
+	_, _, space := alone(t, memory.Options{})
+	broken := errors.New("the workflow is broken")
+	for _, c := range []struct {
+		fails, want int
+		with, told  error
+	}{{0, 1, ErrStale, nil}, {3, 4, ErrStale, nil}, {1, 1, broken, broken}, {1 << 20, maxTries, ErrStale, ErrStale}} {
+		tries := 0
+		_, err := space.Transact(t.Context(), func(tx *Tx[string]) error {
+			if tries++; tries <= c.fails {
+				return c.with
+			}
+			return tx.Set("k", "v")
+		})
+		if tries != c.want || !errors.Is(err, c.told) {
+			t.Errorf("%+v: %d tries, %v", c, tries, err)
+		}
+	}
+}

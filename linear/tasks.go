@@ -1,0 +1,47 @@
+package linear
+
+import "sync"
+
+// tasks counts what runs in the background. Unlike those of a sync.WaitGroup, Go and Wait may
+// be called at the same time: a lease can arrive while the cache is being closed. The zero
+// value is ready.
+type tasks struct {
+	mu   sync.Mutex
+	n    int
+	idle chan struct{} // closed when n is 0 again; nil unless somebody waits
+}
+
+// Go runs do on its own.
+func (t *tasks) Go(do func()) {
+	t.mu.Lock()
+	t.n++
+	t.mu.Unlock()
+	go func() {
+		defer t.done()
+		do()
+	}()
+}
+
+func (t *tasks) done() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.n--; t.n == 0 && t.idle != nil {
+		close(t.idle)
+		t.idle = nil
+	}
+}
+
+// Wait returns when nothing runs.
+func (t *tasks) Wait() {
+	t.mu.Lock()
+	if t.n == 0 {
+		t.mu.Unlock()
+		return
+	}
+	if t.idle == nil {
+		t.idle = make(chan struct{})
+	}
+	idle := t.idle
+	t.mu.Unlock()
+	<-idle
+}

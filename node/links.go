@@ -1,0 +1,89 @@
+package node
+
+import (
+	"bufio"
+	"context"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/freshet-cache/freshet/link"
+	"github.com/freshet-cache/freshet/resp"
+)
+
+// link lets another node have a connection as a link.
+func (n *Node) link(c *resp.Conn, args [][]byte, w *resp.Writer) {
+	if string(args[1]) != strconv.Itoa(frameVersion) {
+		w.Error("ERR this node speaks link version " + strconv.Itoa(frameVersion) + "; run one version of freshet on all nodes")
+		return
+	}
+	if len(args) == 5 && string(args[3]) == "causal" {
+		n.ringLink(c, string(args[4]), w)
+		return
+	}
+	from := ""
+	if len(args) > 2 {
+		from = string(args[2])
+	}
+	w.SimpleString("OK")
+	c.Hijack(func(nc net.Conn, r *bufio.Reader) {
+		var l *link.Link
+		defer func() { n.linked(l, false) }()
+		over := &asker{addr: from}
+		made := make(chan struct{})
+		l = link.New(nc, r, link.Options{MaxFrame: n.p.maxFrame(), Request: func(ctx context.Context, f []byte) []byte {
+			<-made
+			return n.serve(ctx, f, over)
+		}, Message: func(f []byte) {
+			<-made
+			if !n.fromMember(f) {
+				n.p.fromNode(f, l)
+			}
+		}})
+		over.Link = l
+		going := n.linked(l, true)
+		close(made)
+		if going { // it came while this node was about to go
+			ctx, cancel := context.WithTimeout(n.ctx, partTimeout)
+			l.Drain(ctx)
+			cancel()
+		}
+		<-l.Done()
+		n.track.parted(over)
+		l.Wait()
+		n.p.forget(l)
+	})
+}
+
+// linked notes that another node has opened a link, or that it is over. It reports whether
+// this node is about to go.
+func (n *Node) linked(l *link.Link, stands bool) (going bool) {
+	n.linksMu.Lock()
+	defer n.linksMu.Unlock()
+	if !stands {
+		delete(n.links, l)
+		return n.parting
+	}
+	if n.links == nil {
+		n.links = map[*link.Link]bool{}
+	}
+	n.links[l] = true
+	return n.parting
+}
+
+// drainLinks tells every other node that this one goes, and waits until each has the
+// answers to what it asked.
+func (n *Node) drainLinks(ctx context.Context) {
+	n.linksMu.Lock()
+	n.parting = true
+	all := slices.Collect(maps.Keys(n.links))
+	n.linksMu.Unlock()
+	var wg sync.WaitGroup
+	wg.Go(func() { drained(ctx, all) })
+	if n.peers != nil {
+		wg.Go(func() { n.peers.drain(ctx) })
+	}
+	wg.Wait()
+}

@@ -1,0 +1,41 @@
+package shard
+
+import (
+	"time"
+
+	"github.com/freshet-cache/freshet/shard/lease"
+)
+
+// Ending says how many slices a node owns, and how long the last of their leases lasts
+// unless it is renewed.
+type Ending struct {
+	Slices int
+	Left   time.Duration
+}
+
+// Endings are those of all nodes, by incarnation, as this assigner knows them. Slices
+// without an owner stand under the empty name.
+func (a *Assigner) Endings() map[string]Ending {
+	a.mu.Lock()
+	all := a.machine.Endings()
+	a.mu.Unlock()
+	now, out := a.opt.Clock.Now(), make(map[string]Ending, len(all))
+	for node, e := range all {
+		out[node] = Ending{e.Slices, max(0, time.Duration(e.Last-now))}
+	}
+	return out
+}
+
+// Margin is how long the shortest lease that this node owns lasts unless it is renewed;
+// ok is false if it owns none.
+func (n *Node) Margin() (left time.Duration, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now, least := n.opt.Clock.Now(), lease.Tick(1<<63-1)
+	for _, h := range n.handles {
+		if !h.Copy {
+			least, ok = min(least, h.Until()), true
+		}
+	}
+	return max(0, time.Duration(least-now)), ok
+}

@@ -1,0 +1,87 @@
+package pebble
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/freshet-cache/freshet/store"
+	"github.com/freshet-cache/freshet/store/dotted"
+)
+
+// Restored prepares the store in dir for use after it was restored to an earlier state: versions go on above all that
+// were given since, lives of causal servers that have begun are over, and new ones have numbers above those that were
+// given since. The logs of asynchronous spaces are still asked for, so the lives there are not fenced. No process may
+// have the store open.
+func Restored(ctx context.Context, dir string) (err error) {
+	if _, err := os.Stat(filepath.Join(dir, markerFile)); err != nil {
+		return fmt.Errorf("pebble: no store is in %s: %w", dir, err)
+	}
+	s, err := Open(dir, Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	spaces, err := s.spaces(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range spaces {
+		if err := s.skip(ctx, name); err != nil {
+			return fmt.Errorf("the space %s: %w", name, err)
+		}
+	}
+	s.mu.Lock()
+	s.version = max(s.version, store.NextVersion(time.Now(), rand.Uint64()))
+	s.reserved = s.version // the next draw reserves
+	s.mu.Unlock()
+	_, err = s.draw()
+	return err
+}
+
+// skip ends the lives of a space, and leaves numbers out.
+func (s *Store) skip(ctx context.Context, space string) error {
+	d, err := s.Dotted(space)
+	if err != nil {
+		return err
+	}
+	known, err := d.Known(ctx)
+	if err != nil || known.Newest == 0 {
+		return err
+	}
+	for _, o := range known.Open {
+		if known.Term > 0 { // asynchronous
+			break
+		}
+		if err := d.Fence(ctx, o); err != nil {
+			return err
+		}
+	}
+	return d.Fence(ctx, uint32(min(uint64(known.Newest)+dotted.Skip, math.MaxUint32-1)))
+}
+
+// spaces are the names of the causal spaces in the store.
+func (s *Store) spaces(ctx context.Context) (names []string, err error) {
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{'c'}, UpperBound: []byte{'c' + 1}})
+	if err != nil {
+		return nil, err
+	}
+	for ok := it.First(); ok && ctx.Err() == nil; {
+		k := it.Key()
+		if len(k) < 2 || len(k) < 2+int(k[1]) {
+			return nil, errors.Join(fmt.Errorf("%w: a causal space without a name", ErrDamaged), it.Close())
+		}
+		name := string(k[2 : 2+int(k[1])])
+		names = append(names, name)
+		past := append(append([]byte{'c', byte(len(name))}, name...), 0xff) // kinds of keys are letters
+		ok = it.SeekGE(past)
+	}
+	return names, errors.Join(it.Error(), it.Close(), context.Cause(ctx))
+}
