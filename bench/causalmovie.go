@@ -77,7 +77,7 @@ func movie(n int, seed uint64) causalLoad {
 // parts, which the workflow carries; one that puts them together; one that stores the
 // review; and two beside each other that put it onto the lists.
 func compose(ctx context.Context, f *causalbase.Recorded, places []int, lists []string, text string, number func() int64) error {
-	if err := f.Beside(places[1:5], func(int, *causalbase.Recorded) error { return nil }); err != nil {
+	if err := f.Siblings(places[1:5], func(int, *causalbase.Recorded) error { return nil }); err != nil {
 		return err
 	}
 	if err := f.Move(places[5]); err != nil {
@@ -90,7 +90,7 @@ func compose(ctx context.Context, f *causalbase.Recorded, places []int, lists []
 	if err := f.Write(ctx, "review."+id, causalbase.Fresh(number(), text)); err != nil {
 		return err
 	}
-	return f.Beside(places[7:9], func(i int, f *causalbase.Recorded) error {
+	return f.Siblings(places[7:9], func(i int, f *causalbase.Recorded) error {
 		got, err := f.Read(ctx, lists[i])
 		if err != nil {
 			return err

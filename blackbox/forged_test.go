@@ -37,8 +37,8 @@ func TestForgedTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	carried := func(o dot.Origin, n, time uint64) []byte {
-		w := &mesh.Write{Dot: dot.Dot{Origin: o, N: n}, Stamp: dot.Stamp{Time: time, Origin: o}, Muts: []mesh.Mut{{Key: "forged", Value: []byte("f")}}}
+	carried := func(o dot.Incarnation, n, time uint64) []byte {
+		w := &mesh.Write{Dot: dot.Dot{Incarnation: o, N: n}, Stamp: dot.Stamp{Time: time, Incarnation: o}, Muts: []mesh.Mut{{Key: "forged", Value: []byte("f")}}}
 		return wire.Token(&mesh.Session{Carried: []*mesh.Write{w}}, math.MaxInt)
 	}
 	for what, payload := range map[string][]byte{

@@ -10,34 +10,34 @@ import (
 	"github.com/freshet-cache/freshet/causal/mesh"
 	"github.com/freshet-cache/freshet/causal/wire"
 	"github.com/freshet-cache/freshet/store"
-	"github.com/freshet-cache/freshet/store/dotted"
+	"github.com/freshet-cache/freshet/store/journal"
 )
 
 // Log is where the servers of a process have their writes first, in an asynchronous space: a
 // disk of its own. See package dotted for the promises; a Dotted of store/pebble is one.
 type Log interface {
-	Begin(ctx context.Context, origin uint32, name dotted.Name) error
-	Persist(ctx context.Context, w dotted.Write) error
-	Journal(ctx context.Context, origin uint32, after uint64, limit int) ([]dotted.Entry, uint64, error)
-	Forget(ctx context.Context, origin uint32, upto uint64) error
-	Fence(ctx context.Context, origin uint32) error
-	Lives(ctx context.Context) ([]uint32, error)
-	Remove(ctx context.Context, origin uint32) error
+	Begin(ctx context.Context, incarnation uint32, name journal.Name) error
+	Persist(ctx context.Context, w journal.Write) error
+	Entries(ctx context.Context, incarnation uint32, after uint64, limit int) ([]journal.Entry, uint64, error)
+	Truncate(ctx context.Context, incarnation uint32, upto uint64) error
+	Fence(ctx context.Context, incarnation uint32) error
+	Incarnations(ctx context.Context) ([]uint32, error)
+	Remove(ctx context.Context, incarnation uint32) error
 }
 
 // MergeStore is what an asynchronous space needs of its store, beyond what others do.
 type MergeStore interface {
 	Store
-	Begin(ctx context.Context, origin uint32, name dotted.Name) error
+	Begin(ctx context.Context, incarnation uint32, name journal.Name) error
 	Claim(ctx context.Context, term uint64) (mark []byte, err error)
-	Merge(ctx context.Context, f dotted.Flush) error
-	Fits(muts []dotted.Mutation) error
-	Fenced(ctx context.Context, origins ...uint32) ([]uint32, error)
+	Merge(ctx context.Context, f journal.Flush) error
+	Fits(muts []journal.Mutation) error
+	Fenced(ctx context.Context, incarnations ...uint32) ([]uint32, error)
 }
 
 // GiveUp ends the waiting for the log of a life: what nobody else had of it is lost, and the
 // ring may forget its name. It is an operator's to say, when a disk is gone.
-func GiveUp(ctx context.Context, s Store, life uint32) error { return s.Fence(ctx, life) }
+func GiveUp(ctx context.Context, s Store, incarnation uint32) error { return s.Fence(ctx, incarnation) }
 
 // Asynchronous reports whether writes are acknowledged before the store has them.
 func (s *Server) Asynchronous() bool { return s.opt.Log != nil }
@@ -61,16 +61,16 @@ func (o *Options) merges() MergeStore { return o.Store.(MergeStore) }
 // logged commits a write to the log, with what its session carries.
 func (s *Server) logged(ctx context.Context, out mesh.Persist) error {
 	w := out.Write
-	muts := make([]dotted.Mutation, len(w.Muts))
+	muts := make([]journal.Mutation, len(w.Muts))
 	for i, m := range w.Muts {
-		muts[i] = dotted.Mutation{Key: m.Key, Value: m.Value, Delete: m.Delete}
+		muts[i] = journal.Mutation{Key: m.Key, Value: m.Value, Delete: m.Delete}
 	}
 	if err := s.opt.merges().Fits(muts); errors.Is(err, store.ErrTooLarge) { // it could never be merged
 		return err
 	}
-	return s.opt.Log.Persist(ctx, dotted.Write{
-		Dot:   dotted.Dot{Origin: uint32(w.Dot.Origin), N: w.Dot.N},
-		Stamp: dotted.Stamp{Time: w.Stamp.Time, Origin: uint32(w.Stamp.Origin)},
+	return s.opt.Log.Persist(ctx, journal.Write{
+		Dot:   journal.Dot{Incarnation: uint32(w.Dot.Incarnation), N: w.Dot.N},
+		Stamp: journal.Stamp{Time: w.Stamp.Time, Incarnation: uint32(w.Stamp.Incarnation)},
 		Body:  wire.AppendWrites(nil, append(slices.Clone(out.With), w)),
 	})
 }
@@ -87,17 +87,17 @@ func (s *Server) claim(ctx context.Context, out mesh.Claim) (mesh.Input, error) 
 
 // flush merges what writes leave, of every key the last.
 func (s *Server) flush(ctx context.Context, out mesh.Flush) (mesh.Input, error) {
-	f := dotted.Flush{Term: out.Term, Number: out.Number, Mark: wire.AppendSet(nil, out.Durable)}
+	f := journal.Flush{Term: out.Term, Number: out.Number, Mark: wire.AppendSet(nil, out.Durable)}
 	at := map[string]int{}
 	for _, w := range out.Writes {
-		row := dotted.Row{Stamp: dotted.Stamp{Time: w.Stamp.Time, Origin: uint32(w.Stamp.Origin)}, Dot: dotted.Dot{Origin: uint32(w.Dot.Origin), N: w.Dot.N}}
+		row := journal.Row{Stamp: journal.Stamp{Time: w.Stamp.Time, Incarnation: uint32(w.Stamp.Incarnation)}, Dot: journal.Dot{Incarnation: uint32(w.Dot.Incarnation), N: w.Dot.N}}
 		for _, m := range w.Muts {
 			row.Exists, row.Value = !m.Delete, m.Value
 			i, ok := at[m.Key]
 			if !ok {
 				i = len(f.Rows)
 				at[m.Key] = i
-				f.Rows = append(f.Rows, dotted.Keyed{Key: m.Key})
+				f.Rows = append(f.Rows, journal.Keyed{Key: m.Key})
 			}
 			if f.Rows[i].Row.Stamp.Less(row.Stamp) {
 				f.Rows[i].Row = row
@@ -105,7 +105,7 @@ func (s *Server) flush(ctx context.Context, out mesh.Flush) (mesh.Input, error) 
 		}
 	}
 	err := s.opt.merges().Merge(ctx, f)
-	if err != nil && !errors.Is(err, dotted.ErrFenced) {
+	if err != nil && !errors.Is(err, journal.ErrFenced) {
 		s.opt.Logger.Warn("writes are not in the store yet, and stay in memory and in the logs; it is tried again", "writes", len(out.Writes), "try", out.Try, "err", err)
 	}
 	return mesh.Flushed{Call: out.Call, Status: merged(err)}, err
@@ -115,51 +115,51 @@ func merged(err error) mesh.Status {
 	switch {
 	case err == nil:
 		return mesh.OK
-	case errors.Is(err, dotted.ErrFenced):
+	case errors.Is(err, journal.ErrFenced):
 		return mesh.Fenced
 	}
-	return mesh.Lost
+	return mesh.StatusUnknown
 }
 
 // backs waits until lives that are over answer nobody, and finds out whose logs are back.
 func (s *Server) backs(out mesh.Recover) (mesh.Input, error) {
-	var lives []uint32
-	for _, o := range out.Lives {
+	var incarnations []uint32
+	for _, o := range out.Incarnations {
 		if err := s.opt.Ended(s.ctx, uint32(o)); err != nil {
-			return mesh.Recovered{View: out.View, Status: mesh.Lost}, err
+			return mesh.Recovered{View: out.View, Status: mesh.StatusUnknown}, err
 		}
-		lives = append(lives, uint32(o))
+		incarnations = append(incarnations, uint32(o))
 	}
 	in := mesh.Recovered{View: out.View}
 	err := s.bounded(func(ctx context.Context) error {
-		for _, o := range lives {
+		for _, o := range incarnations {
 			if err := s.unborn(ctx, o); err != nil {
 				return err
 			}
 		}
-		back, err := s.opt.merges().Fenced(ctx, lives...)
+		back, err := s.opt.merges().Fenced(ctx, incarnations...)
 		for _, o := range back {
-			left, _, e := s.opt.Store.Journal(ctx, o, 0, 1)
+			left, _, e := s.opt.Store.Entries(ctx, o, 0, 1)
 			switch {
-			case e != nil && !errors.Is(e, dotted.ErrFenced):
+			case e != nil && !errors.Is(e, journal.ErrFenced):
 				err = errors.Join(err, e)
 			case len(left) > 0:
 				s.opt.Logger.Error("a life that was not asynchronous has left a journal in the store; let the servers run without a log until it is empty", "life", o)
 			default:
-				in.Back = append(in.Back, mesh.Origin(o))
+				in.Back = append(in.Back, mesh.Incarnation(o))
 			}
 		}
 		return err
 	})
 	if err != nil {
-		in = mesh.Recovered{View: out.View, Status: mesh.Lost}
+		in = mesh.Recovered{View: out.View, Status: mesh.StatusUnknown}
 	}
 	return in, err
 }
 
 // unbornName is the name of lives that are ended because they never began. All servers say the same, so that each goes on
 // where another one, or itself, has got no answer; and no life has it.
-var unbornName = dotted.Name([]byte("never was begun!"))
+var unbornName = journal.Name([]byte("never was begun!"))
 
 // unborn ends a life that was given a number and never began: nobody has a log of it. It begins
 // in its log first, so where the store has not heard of it nothing was acknowledged.
@@ -174,7 +174,7 @@ func (s *Server) unborn(ctx context.Context, o uint32) error {
 	switch {
 	case err == nil:
 		err = s.opt.Store.Fence(ctx, o)
-	case errors.Is(err, dotted.ErrBegun):
+	case errors.Is(err, journal.ErrBegun):
 		err = nil
 	}
 	if err == nil {
@@ -227,16 +227,16 @@ func (s *Server) second() {
 
 // found gives the logs of lives that are lost in a view to the machine.
 func (s *Server) found(v View) error {
-	var lives []uint32
+	var incarnations []uint32
 	err := s.bounded(func(ctx context.Context) (e error) {
-		lives, e = s.opt.Log.Lives(ctx)
+		incarnations, e = s.opt.Log.Incarnations(ctx)
 		return e
 	})
-	for _, o := range lives {
-		member := slices.ContainsFunc(v.Ring, func(m Member) bool { return m.Origin == o })
+	for _, o := range incarnations {
+		member := slices.ContainsFunc(v.Ring, func(m RingServer) bool { return m.Incarnation == o })
 		switch {
 		case s.seeking.given[o] || member || o > v.Newest:
-		case slices.Contains(v.Lost, o):
+		case slices.Contains(v.Departed, o):
 			err = errors.Join(err, s.give(o))
 		default:
 			err = errors.Join(err, s.outlived(o))
@@ -252,11 +252,11 @@ func (s *Server) give(o uint32) error {
 	if err != nil {
 		return err
 	}
-	in := mesh.Returned{Life: mesh.Origin(o)}
+	in := mesh.Returned{Incarnation: mesh.Incarnation(o)}
 	for after, more := uint64(0), true; more; {
-		var page []dotted.Entry
+		var page []journal.Entry
 		err := s.bounded(func(ctx context.Context) (e error) {
-			page, _, e = s.opt.Log.Journal(ctx, o, after, journalPage)
+			page, _, e = s.opt.Log.Entries(ctx, o, after, journalPage)
 			return e
 		})
 		for _, entry := range page {
@@ -283,7 +283,7 @@ func (s *Server) give(o uint32) error {
 // the life was given up, and an operator may want to look at it.
 func (s *Server) outlived(o uint32) error {
 	return s.bounded(func(ctx context.Context) error {
-		left, _, err := s.opt.Log.Journal(ctx, o, 0, 1)
+		left, _, err := s.opt.Log.Entries(ctx, o, 0, 1)
 		if err == nil && len(left) > 0 {
 			s.opt.Logger.Warn("the log of a former life is not asked for any more, and is not empty; if it was given up, this is what was lost", "life", o)
 			return nil
@@ -296,10 +296,10 @@ func (s *Server) outlived(o uint32) error {
 }
 
 // release says that a life's log is not needed any more, and removes it.
-func (s *Server) release(life uint32) error {
-	err := s.bounded(func(ctx context.Context) error { return s.opt.Store.Fence(ctx, life) })
+func (s *Server) release(incarnation uint32) error {
+	err := s.bounded(func(ctx context.Context) error { return s.opt.Store.Fence(ctx, incarnation) })
 	if err == nil {
-		err = s.bounded(func(ctx context.Context) error { return s.opt.Log.Remove(ctx, life) })
+		err = s.bounded(func(ctx context.Context) error { return s.opt.Log.Remove(ctx, incarnation) })
 	}
 	return err
 }
@@ -315,13 +315,13 @@ func (s *Server) Drain(ctx context.Context) error {
 	s.mu.Unlock()
 	for {
 		s.mu.Lock()
-		over := s.machine != nil && s.machine.Over()
+		over := s.machine != nil && s.machine.Expelled()
 		s.mu.Unlock()
 		if over {
-			return ErrOver
+			return ErrExpelled
 		}
 		if s.Owes() == 0 {
-			return s.release(s.opt.Self)
+			return s.release(s.opt.Incarnation)
 		}
 		select {
 		case <-time.After(s.opt.Beat):

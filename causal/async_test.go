@@ -16,7 +16,7 @@ import (
 
 	"github.com/freshet-cache/freshet/causal/mesh"
 	"github.com/freshet-cache/freshet/store"
-	"github.com/freshet-cache/freshet/store/dotted"
+	"github.com/freshet-cache/freshet/store/journal"
 	"github.com/freshet-cache/freshet/store/memory"
 	"github.com/freshet-cache/freshet/store/pebble"
 )
@@ -24,18 +24,18 @@ import (
 // disks are the logs of a cluster, one for each server.
 type disks struct {
 	dirs []string
-	logs []*pebble.Dotted
+	logs []*pebble.Journal
 }
 
 // log opens the log of the next server.
-func (d *disks) log(t testing.TB, dir string) *pebble.Dotted {
+func (d *disks) log(t testing.TB, dir string) *pebble.Journal {
 	t.Helper()
 	s, err := pebble.Open(dir, pebble.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	l, err := s.Dotted("log")
+	l, err := s.Journal("log")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func (d *disks) onDisk(t testing.TB, more func(*Options)) func(*Options) {
 		if more != nil {
 			more(o)
 		}
-		if err := o.Log.Begin(t.Context(), o.Self, dotted.NewName()); err != nil {
+		if err := o.Log.Begin(t.Context(), o.Incarnation, journal.NewName()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -128,7 +128,7 @@ func TestAsync(t *testing.T) {
 	}
 	for i, l := range d.logs {
 		eventually(t, func() bool {
-			left, _, err := l.Journal(ctx, uint32(i+1), 0, 10)
+			left, _, err := l.Entries(ctx, uint32(i+1), 0, 10)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -171,11 +171,11 @@ func TestAsyncAllKilled(t *testing.T) {
 	c.change = func(o *Options) {
 		o.Mark, o.Floor, o.Log = mark, largest, d.log(t, images[0])
 		images = images[1:]
-		if err := o.Log.Begin(ctx, o.Self, dotted.NewName()); err != nil {
+		if err := o.Log.Begin(ctx, o.Incarnation, journal.NewName()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	c.view = View{Number: 2, Ring: []Member{{4, "3"}}, Lost: []uint32{1, 2, 3}, Newest: 4}
+	c.view = View{Number: 2, Ring: []RingServer{{4, "3"}}, Departed: []uint32{1, 2, 3}, Newest: 4}
 	c.start(t, false)
 	at := roam(t, s, c.spaces[3])
 	if _, _, err := at.Get(ctx, "k99"); !errors.Is(err, ErrBehind) {
@@ -184,7 +184,7 @@ func TestAsyncAllKilled(t *testing.T) {
 	for range 2 {
 		c.enter(func(v *View) {
 			v.Newest++
-			v.Ring = append(v.Ring, Member{v.Newest, fmt.Sprint(v.Newest - 1)})
+			v.Ring = append(v.Ring, RingServer{v.Newest, fmt.Sprint(v.Newest - 1)})
 		})
 		c.start(t, true)
 	}
@@ -201,11 +201,11 @@ func TestAsyncAllKilled(t *testing.T) {
 	c.retire(t)
 	for _, l := range d.logs[3:] { // only the lives that live are left
 		eventually(t, func() bool {
-			lives, err := l.Lives(ctx)
+			incarnations, err := l.Incarnations(ctx)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return len(lives) == 1
+			return len(incarnations) == 1
 		})
 	}
 }
@@ -221,24 +221,24 @@ func TestAsyncGivenUp(t *testing.T) {
 	}
 	eventually(t, func() bool { v, _, _ := c.spaces[0].Begin().Get(ctx, "x"); return v == "1" })
 	c.servers[1].crash()
-	c.enter(func(v *View) { v.Ring, v.Lost = v.Ring[:1], []uint32{2} })
+	c.enter(func(v *View) { v.Ring, v.Departed = v.Ring[:1], []uint32{2} })
 	s = c.spaces[0].Begin()
 	if err := s.Set(ctx, "y", "1"); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func() bool { return c.row(t, "x") == "1" && c.row(t, "y") == "1" })
 	select {
-	case life := <-c.retired:
-		t.Errorf("life %d is retired, and its log has not come back", life)
+	case incarnation := <-c.retired:
+		t.Errorf("life %d is retired, and its log has not come back", incarnation)
 	default:
 	}
 	if err := GiveUp(ctx, c.store, 2); err != nil {
 		t.Fatal(err)
 	}
-	if life := <-c.retired; life != 2 {
-		t.Errorf("life %d is retired", life)
+	if incarnation := <-c.retired; incarnation != 2 {
+		t.Errorf("life %d is retired", incarnation)
 	}
-	c.enter(func(v *View) { v.Lost = nil })
+	c.enter(func(v *View) { v.Departed = nil })
 	if v, _, err := s.Get(ctx, "x"); v != "1" || err != nil {
 		t.Errorf("%q, %v", v, err)
 	}
@@ -265,13 +265,13 @@ func TestAsyncDrain(t *testing.T) {
 	if err := c.servers[1].Drain(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Set(ctx, "x", "more"); !errors.Is(err, ErrOver) {
+	if err := s.Set(ctx, "x", "more"); !errors.Is(err, ErrExpelled) {
 		t.Errorf("it takes a write: %v", err)
 	}
-	lives, err := d.logs[1].Lives(ctx)
+	incarnations, err := d.logs[1].Incarnations(ctx)
 	over, e := c.store.Fenced(ctx, 1, 2)
-	if err = errors.Join(err, e); err != nil || len(lives) > 0 || !slices.Equal(over, []uint32{2}) || c.row(t, "x") != "49" {
-		t.Errorf("the log has %v, released are %v, x is %q, %v", lives, over, c.row(t, "x"), err)
+	if err = errors.Join(err, e); err != nil || len(incarnations) > 0 || !slices.Equal(over, []uint32{2}) || c.row(t, "x") != "49" {
+		t.Errorf("the log has %v, released are %v, x is %q, %v", incarnations, over, c.row(t, "x"), err)
 	}
 }
 
@@ -279,7 +279,7 @@ func TestAsyncDrain(t *testing.T) {
 // found out at once.
 func TestAsyncRefusals(t *testing.T) {
 	d := &disks{}
-	c, ctx := gather(t, 1, memory.Options{}, d.onDisk(t, func(o *Options) { o.Store = picky{o.Store.(*memory.Dotted)} })), t.Context()
+	c, ctx := gather(t, 1, memory.Options{}, d.onDisk(t, func(o *Options) { o.Store = picky{o.Store.(*memory.Journal)} })), t.Context()
 	s := c.spaces[0].Begin()
 	if err := s.Set(ctx, "no", "1"); !errors.Is(err, ErrRejected) || !errors.Is(err, store.ErrTooLarge) {
 		t.Errorf("%v", err)
@@ -287,24 +287,24 @@ func TestAsyncRefusals(t *testing.T) {
 	if err := s.Set(ctx, "x", "1"); err != nil {
 		t.Error(err)
 	}
-	s.m.Carried = []*mesh.Write{{Dot: mesh.Dot{Origin: 9, N: 1}, Muts: []mesh.Mut{{Key: "x", Value: make([]byte, 2<<20)}}}}
+	s.m.Carried = []*mesh.Write{{Dot: mesh.Dot{Incarnation: 9, N: 1}, Muts: []mesh.Mut{{Key: "x", Value: make([]byte, 2<<20)}}}}
 	if _, err := s.Token(); !errors.Is(err, ErrCarriesTooMuch) {
 		t.Errorf("a token that leaves values out: %v", err)
 	}
-	_, err := New(Options{Store: struct{ Store }{c.store}, Log: d.logs[0], Self: 1, View: View{Ring: []Member{{Origin: 1}}}})
+	_, err := New(Options{Store: struct{ Store }{c.store}, Log: d.logs[0], Incarnation: 1, View: View{Ring: []RingServer{{Incarnation: 1}}}})
 	if err == nil || !strings.Contains(err.Error(), "cannot merge") {
 		t.Errorf("%v", err)
 	}
 }
 
 // picky takes no key "no".
-type picky struct{ *memory.Dotted }
+type picky struct{ *memory.Journal }
 
-func (p picky) Fits(muts []dotted.Mutation) error {
+func (p picky) Fits(muts []journal.Mutation) error {
 	if len(muts) > 0 && muts[0].Key == "no" {
 		return store.ErrTooLarge
 	}
-	return p.Dotted.Fits(muts)
+	return p.Journal.Fits(muts)
 }
 
 // Servers are killed and begin again over their disks while workflows roam and the store fails
@@ -339,36 +339,36 @@ func TestAsyncWhateverBreaks(t *testing.T) {
 // replace kills the second server, and lets another join over what is on its disk.
 func (c *cluster) replace(t *testing.T, d *disks, dirs map[uint32]string) {
 	dead := c.view.Ring[1]
-	c.servers[dead.Origin-1].crash()
-	disk := image(t, dirs[dead.Origin])
-	life := uint32(len(c.servers) + 1)
+	c.servers[dead.Incarnation-1].crash()
+	disk := image(t, dirs[dead.Incarnation])
+	incarnation := uint32(len(c.servers) + 1)
 	c.mu.Lock()
 	c.enter(func(v *View) {
-		v.Ring = []Member{v.Ring[0], v.Ring[2], {life, fmt.Sprint(life - 1)}}
-		v.Lost, v.Newest = append(v.Lost, dead.Origin), life
+		v.Ring = []RingServer{v.Ring[0], v.Ring[2], {incarnation, fmt.Sprint(incarnation - 1)}}
+		v.Departed, v.Newest = append(v.Departed, dead.Incarnation), incarnation
 	})
 	c.mu.Unlock()
 	c.change = func(o *Options) {
 		o.Window, o.Log = 64, d.log(t, disk)
-		if err := o.Log.Begin(t.Context(), o.Self, dotted.NewName()); err != nil {
+		if err := o.Log.Begin(t.Context(), o.Incarnation, journal.NewName()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	c.start(t, true)
-	dirs[life] = disk
-	eventually(t, func() bool { return c.servers[life-1].Joined() })
+	dirs[incarnation] = disk
+	eventually(t, func() bool { return c.servers[incarnation-1].Joined() })
 }
 
 // retire waits until every life that is lost may be retired.
 func (c *cluster) retire(t *testing.T) {
 	t.Helper()
 	retired := map[uint32]bool{}
-	for deadline := time.After(30 * time.Second); len(retired) < len(c.view.Lost); {
+	for deadline := time.After(30 * time.Second); len(retired) < len(c.view.Departed); {
 		select {
-		case life := <-c.retired:
-			retired[life] = true
+		case incarnation := <-c.retired:
+			retired[incarnation] = true
 		case <-deadline:
-			t.Fatalf("of %v only %v are retired", c.view.Lost, retired)
+			t.Fatalf("of %v only %v are retired", c.view.Departed, retired)
 		}
 	}
 }

@@ -26,19 +26,19 @@ import (
 	"github.com/freshet-cache/freshet/causal/dot"
 	"github.com/freshet-cache/freshet/causal/mesh"
 	"github.com/freshet-cache/freshet/causal/wire"
-	"github.com/freshet-cache/freshet/store/dotted"
+	"github.com/freshet-cache/freshet/store/journal"
 )
 
 // Store is what causal needs of a store. See package dotted for the promises.
 type Store interface {
-	Load(ctx context.Context, keys ...string) ([]dotted.Row, error)
-	Persist(ctx context.Context, w dotted.Write) error
-	Fetch(ctx context.Context, dots []dotted.Dot) ([][]byte, error)
-	Journal(ctx context.Context, origin uint32, after uint64, limit int) ([]dotted.Entry, uint64, error)
-	Fence(ctx context.Context, origin uint32) error
-	Forget(ctx context.Context, origin uint32, upto uint64) error
-	Drop(ctx context.Context, origin uint32, upto uint64) error
-	Bury(ctx context.Context, before uint64) error
+	Load(ctx context.Context, keys ...string) ([]journal.Row, error)
+	Persist(ctx context.Context, w journal.Write) error
+	Fetch(ctx context.Context, dots []journal.Dot) ([][]byte, error)
+	Entries(ctx context.Context, incarnation uint32, after uint64, limit int) ([]journal.Entry, uint64, error)
+	Fence(ctx context.Context, incarnation uint32) error
+	Truncate(ctx context.Context, incarnation uint32, upto uint64) error
+	TruncateFenced(ctx context.Context, incarnation uint32, upto uint64) error
+	CollectTombstones(ctx context.Context, before uint64) error
 }
 
 // Errors of operations. After each of them the session is as it was, and usable.
@@ -58,10 +58,10 @@ var (
 	ErrStale = errors.New("causal: stale: nothing was written; the transaction's snapshot is gone, begin it again")
 	// ErrOver means that this life of the server was ended by the others, or that it does
 	// not hear whether it was. What was being written may take effect.
-	ErrOver = errors.New("causal: over: this server is not a member of the ring, or cannot tell; ask another")
+	ErrExpelled = errors.New("causal: over: this server is not a member of the ring, or cannot tell; ask another")
 	// ErrAhead means that nothing happened: a time that the session has seen is further ahead
 	// of this server's clock than the clocks of servers may be apart.
-	ErrAhead = errors.New("causal: ahead: nothing happened; the session has seen a time more than an hour ahead of this server's clock: set the clocks of all nodes, or begin a session")
+	ErrClockAhead = errors.New("causal: ahead: nothing happened; the session has seen a time more than an hour ahead of this server's clock: set the clocks of all nodes, or begin a session")
 	// ErrJoining means that nothing was done: the server is not in the ring yet.
 	ErrJoining = errors.New("causal: joining: nothing was done; this server is not in the ring yet, try again")
 	// ErrClosed means that nothing was done: the server is closed.
@@ -69,27 +69,27 @@ var (
 )
 
 // Member is a server of a ring.
-type Member struct {
-	Origin uint32 // one life of the server: a number that is used once
-	Addr   string // where Dial reaches it
+type RingServer struct {
+	Incarnation uint32 // one life of the server: a number that is used once
+	Addr        string // where Dial reaches it
 }
 
 // View is a ring, as all its servers know it.
 type View struct {
-	Number uint64 // grows with every change
-	Ring   []Member
-	Lost   []uint32 // lives that are over, of which not everything has been everywhere
-	Newest uint32   // the largest number of a life so far
+	Number   uint64 // grows with every change
+	Ring     []RingServer
+	Departed []uint32 // lives that are over, of which not everything has been everywhere
+	Newest   uint32   // the largest number of a life so far
 }
 
 func (v View) machine() mesh.View {
-	out := mesh.View{Number: v.Number, Newest: mesh.Origin(v.Newest)}
+	out := mesh.View{Number: v.Number, Newest: mesh.Incarnation(v.Newest)}
 	for _, m := range v.Ring {
-		out.Ring = append(out.Ring, mesh.Origin(m.Origin))
-		out.Newest = max(out.Newest, mesh.Origin(m.Origin))
+		out.Ring = append(out.Ring, mesh.Incarnation(m.Incarnation))
+		out.Newest = max(out.Newest, mesh.Incarnation(m.Incarnation))
 	}
-	for _, o := range v.Lost {
-		out.Lost = append(out.Lost, mesh.Origin(o))
+	for _, o := range v.Departed {
+		out.Departed = append(out.Departed, mesh.Incarnation(o))
 	}
 	return out
 }
@@ -98,15 +98,15 @@ func (v View) machine() mesh.View {
 type Options struct {
 	Store Store
 	// Self is this life's origin, which has begun in the store.
-	Self uint32
+	Incarnation uint32
 	// View is the ring in which the server begins: alone, or together with others that
 	// begin, or, if Joins, behind a server that is in it already.
 	View  View
 	Joins bool
 	// Floor is the largest time of a stamp that the store held, and Settled what it says
 	// that lives which are Lost have let go of, when a ring begins.
-	Floor   uint64
-	Settled map[uint32]uint64
+	Floor     uint64
+	Truncated map[uint32]uint64
 	// Log makes the space asynchronous: writes are acknowledged when it has them, and brought
 	// into the store, a MergeStore, when every server has received them. Self has begun in
 	// it. Servers of one process may share it. When a ring begins, Mark is what the store's
@@ -116,14 +116,14 @@ type Options struct {
 	Mark []byte
 	// Dial opens an ordered connection to another server, which hands it to its Accept.
 	// deliver takes what arrives on it. It is required if there are other members.
-	Dial func(ctx context.Context, to Member, deliver func(frame []byte)) (Conn, error)
+	Dial func(ctx context.Context, to RingServer, deliver func(frame []byte)) (Conn, error)
 	// Serves reports whether this server is surely a member now. Default: it always is.
 	Serves func() bool
 	// Ended waits until a life that is lost answers nobody any more. Default: it does not.
-	Ended func(ctx context.Context, life uint32) error
+	Ended func(ctx context.Context, incarnation uint32) error
 	// Retired is told of lives that a view need not name as Lost any more. It may be told
 	// again, and must not block. Default: nobody is told.
-	Retired func(life uint32)
+	Retired func(incarnation uint32)
 	// Keys bounds the keys in memory, Window the writes of this server that have not been
 	// everywhere, Waits the operations that wait for rows. Defaults
 	// 1 << 20, 4096, 4096.
@@ -152,13 +152,13 @@ type Options struct {
 func (o *Options) check() error {
 	self := false
 	for _, m := range o.View.Ring {
-		self = self || m.Origin == o.Self
+		self = self || m.Incarnation == o.Incarnation
 	}
 	switch {
 	case o.Store == nil:
 		return errors.New("causal: Options.Store is nil; give it a store, for example memory.NewDotted")
-	case o.Self == 0 || !self:
-		return fmt.Errorf("causal: Options.Self is %d, which is not in the view's ring; a life of a server has a number above 0", o.Self)
+	case o.Incarnation == 0 || !self:
+		return fmt.Errorf("causal: Options.Self is %d, which is not in the view's ring; a life of a server has a number above 0", o.Incarnation)
 	case len(o.View.Ring) > 1 && o.Dial == nil:
 		return errors.New("causal: Options.Dial is nil, and the view has other servers")
 	case o.Joins && len(o.View.Ring) == 1:
@@ -219,8 +219,8 @@ const (
 	CallLoad StoreCall = iota
 	CallPersist
 	CallFetch
-	CallForget
-	CallBury
+	CallTruncate
+	CallCollect
 	CallRecover
 	CallPoll
 	CallLog   // a write into the log of an asynchronous space
@@ -275,13 +275,13 @@ func New(opt Options) (*Server, error) {
 	if err := opt.check(); err != nil {
 		return nil, err
 	}
-	s := &Server{opt: opt, view: opt.View, changed: make(chan struct{}), next: make(chan mesh.Output), waiting: map[mesh.Op]chan answer{}, refused: map[mesh.Dot]error{}, settle: settling{upto: map[mesh.Origin]uint64{}, said: map[mesh.Origin]uint64{}, released: map[mesh.Origin]bool{}}, seeking: seeking{given: map[uint32]bool{}, begun: map[uint32]bool{}}}
+	s := &Server{opt: opt, view: opt.View, changed: make(chan struct{}), next: make(chan mesh.Output), waiting: map[mesh.Op]chan answer{}, refused: map[mesh.Dot]error{}, settle: settling{upto: map[mesh.Incarnation]uint64{}, said: map[mesh.Incarnation]uint64{}, released: map[mesh.Incarnation]bool{}}, seeking: seeking{given: map[uint32]bool{}, begun: map[uint32]bool{}}}
 	s.pace.Store(int64(pollOften))
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	if !opt.Joins {
 		var settled mesh.Frontier
-		for o, n := range opt.Settled {
-			settled = settled.Union(dot.All(mesh.Origin(o), n))
+		for o, n := range opt.Truncated {
+			settled = settled.Union(dot.All(mesh.Incarnation(o), n))
 		}
 		if opt.Log != nil {
 			mark, err := wire.DecodeSet(opt.Mark)
@@ -290,7 +290,7 @@ func New(opt Options) (*Server, error) {
 			}
 			settled = settled.Union(mark)
 		}
-		s.begin(mesh.Options{Floor: mesh.Stamp{Time: opt.Floor}, Settled: settled})
+		s.begin(mesh.Options{Floor: mesh.Stamp{Time: opt.Floor}, Truncated: settled})
 	}
 	s.work.Go(s.keepConnected)
 	s.work.Go(s.beat)
@@ -299,7 +299,7 @@ func New(opt Options) (*Server, error) {
 
 // begin makes the machine.
 func (s *Server) begin(o mesh.Options) {
-	o.Self, o.View, o.Window, o.Keys, o.Waits, o.Versions = mesh.Origin(s.opt.Self), s.view.machine(), s.opt.Window, s.opt.Keys, s.opt.Waits, s.opt.Versions
+	o.Incarnation, o.View, o.Window, o.Keys, o.Waits, o.Versions = mesh.Incarnation(s.opt.Incarnation), s.view.machine(), s.opt.Window, s.opt.Keys, s.opt.Waits, s.opt.Versions
 	o.Concurrent, o.Bytes, o.WindowBytes = s.opt.Concurrent, s.opt.Bytes, s.opt.WindowBytes
 	o.Async = s.opt.Log != nil
 	s.machine = mesh.New(o)
@@ -343,13 +343,13 @@ func (s *Server) Joined() bool {
 }
 
 // Settled is the number up to which every server has received what was written here.
-func (s *Server) Settled() uint64 {
+func (s *Server) Truncated() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.machine == nil {
 		return 0
 	}
-	return s.machine.Settled()
+	return s.machine.Truncated()
 }
 
 // Close ends the server, when the requests to the store that are under way have ended,
@@ -400,7 +400,7 @@ func (s *Server) beat() {
 		}
 		s.mu.Unlock()
 		s.spawn(asked)
-		s.letGo()
+		s.truncate()
 		s.seek()
 	}
 }
@@ -423,7 +423,7 @@ func (s *Server) do(ctx context.Context, op func(op mesh.Op) mesh.Input) (mesh.R
 	in := op(id)
 	if _, write := in.(mesh.Put); write && s.draining {
 		s.mu.Unlock()
-		return mesh.Reply{}, ErrOver
+		return mesh.Reply{}, ErrExpelled
 	}
 	asked, got, done := s.stepFor(in, id)
 	if done { // nearly always: it was in memory
@@ -440,7 +440,7 @@ func (s *Server) do(ctx context.Context, op func(op mesh.Op) mesh.Input) (mesh.R
 		answers.Put(ch)
 		_, write := in.(mesh.Put)
 		switch {
-		case write && (a.Op == 0 || a.Outcome == mesh.Over): // it had begun, and may be recovered by others
+		case write && (a.Op == 0 || a.Outcome == mesh.Expelled): // it had begun, and may be recovered by others
 			return mesh.Reply{}, fmt.Errorf("%w (%w)", ErrOutcomeUnknown, errors.Join(a.err, outcome(a.Reply, nil)))
 		case a.err != nil && a.Op == 0:
 			return mesh.Reply{}, a.err
@@ -465,7 +465,7 @@ func (s *Server) unable() error {
 	case s.machine == nil:
 		return ErrJoining
 	case !s.opt.Serves():
-		return ErrOver
+		return ErrExpelled
 	}
 	return nil
 }
@@ -482,12 +482,12 @@ func outcome(r mesh.Reply, cause error) (err error) {
 		err = ErrRejected
 	case mesh.Stale:
 		err = ErrStale
-	case mesh.Over:
-		err = ErrOver
+	case mesh.Expelled:
+		err = ErrExpelled
 	case mesh.Forged:
 		err = ErrForged
-	case mesh.Ahead:
-		err = ErrAhead
+	case mesh.ClockAhead:
+		err = ErrClockAhead
 	default:
 		err = errors.New("causal: the store gave no answer")
 	}

@@ -17,13 +17,13 @@ import (
 	"github.com/freshet-cache/freshet/codec"
 	"github.com/freshet-cache/freshet/link"
 	"github.com/freshet-cache/freshet/store"
-	"github.com/freshet-cache/freshet/store/dotted"
+	"github.com/freshet-cache/freshet/store/journal"
 	"github.com/freshet-cache/freshet/store/memory"
 )
 
 // cluster is a ring of servers in one process, over real links.
 type cluster struct {
-	store   *memory.Dotted
+	store   *memory.Journal
 	servers []*Server
 	spaces  []*Space[string]
 
@@ -38,11 +38,11 @@ type cluster struct {
 
 func gather(t testing.TB, n int, st memory.Options, change func(*Options)) *cluster {
 	t.Helper()
-	c := &cluster{store: memory.NewDotted(st), retired: make(chan uint32, 1000)}
+	c := &cluster{store: memory.NewJournal(st), retired: make(chan uint32, 1000)}
 	c.ready.Add(1)
 	c.change, c.view = change, View{Number: 1, Newest: uint32(n)}
 	for i := range n {
-		c.view.Ring = append(c.view.Ring, Member{uint32(i + 1), fmt.Sprint(i)})
+		c.view.Ring = append(c.view.Ring, RingServer{uint32(i + 1), fmt.Sprint(i)})
 	}
 	for range n {
 		c.start(t, false)
@@ -65,17 +65,17 @@ func gather(t testing.TB, n int, st memory.Options, change func(*Options)) *clus
 // start begins the next life, in the view of the day.
 func (c *cluster) start(t testing.TB, joins bool) {
 	t.Helper()
-	opt := Options{Store: c.store, Self: uint32(len(c.servers) + 1), View: c.view, Joins: joins, Dial: c.dial, Beat: time.Millisecond,
-		Retired: func(life uint32) {
+	opt := Options{Store: c.store, Incarnation: uint32(len(c.servers) + 1), View: c.view, Joins: joins, Dial: c.dial, Beat: time.Millisecond,
+		Retired: func(incarnation uint32) {
 			select {
-			case c.retired <- life:
+			case c.retired <- incarnation:
 			default: // it is told again
 			}
 		}}
 	if c.change != nil {
 		c.change(&opt)
 	}
-	if err := c.store.Begin(t.Context(), opt.Self, dotted.NewName()); err != nil {
+	if err := c.store.Begin(t.Context(), opt.Incarnation, journal.NewName()); err != nil {
 		t.Fatal(err)
 	}
 	s, err := New(opt)
@@ -95,7 +95,7 @@ func (c *cluster) start(t testing.TB, joins bool) {
 func (c *cluster) enter(change func(v *View)) {
 	v := c.view
 	v.Number++
-	v.Ring, v.Lost = slices.Clone(v.Ring), slices.Clone(v.Lost)
+	v.Ring, v.Departed = slices.Clone(v.Ring), slices.Clone(v.Departed)
 	change(&v)
 	c.view = v
 	for _, s := range c.servers {
@@ -107,7 +107,7 @@ func (c *cluster) enter(change func(v *View)) {
 const maxFrame = 2 << 20
 
 // dial connects two servers by a pipe.
-func (c *cluster) dial(_ context.Context, to Member, deliver func([]byte)) (Conn, error) {
+func (c *cluster) dial(_ context.Context, to RingServer, deliver func([]byte)) (Conn, error) {
 	c.ready.Wait()
 	here, there := net.Pipe()
 	made := make(chan struct{})
@@ -207,7 +207,7 @@ func TestRoaming(t *testing.T) {
 	}
 	eventually(t, func() bool { // and the journal is empty when it has been everywhere
 		for o := range uint32(3) {
-			if left, _, err := c.store.Journal(ctx, o+1, 0, 1); err != nil || len(left) > 0 {
+			if left, _, err := c.store.Entries(ctx, o+1, 0, 1); err != nil || len(left) > 0 {
 				return false
 			}
 		}
@@ -294,7 +294,7 @@ func (cl *client) act(t *testing.T) {
 	}
 	switch {
 	case err == nil, errors.Is(err, ErrBusy), strings.Contains(err.Error(), "no answer"):
-	case cl.at != nil && (errors.Is(err, ErrClosed) || errors.Is(err, ErrOver) || errors.Is(err, ErrJoining) || errors.Is(err, ErrBehind)):
+	case cl.at != nil && (errors.Is(err, ErrClosed) || errors.Is(err, ErrExpelled) || errors.Is(err, ErrJoining) || errors.Is(err, ErrBehind)):
 		cl.roam(t)
 	default:
 		t.Error(err)
@@ -416,7 +416,7 @@ func TestRefusals(t *testing.T) {
 	}
 	refuse.Store(false)
 	eventually(t, func() bool { // the number that came to nothing is let go
-		_, settled, err := c.store.Journal(ctx, 1, 0, 1)
+		_, settled, err := c.store.Entries(ctx, 1, 0, 1)
 		return err == nil && settled == 1
 	})
 	short, cancel := context.WithCancel(ctx)
@@ -455,7 +455,7 @@ func TestOver(t *testing.T) {
 	if err := c.store.Fence(ctx, 1); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Set(ctx, "k", "x"); !errors.Is(err, ErrOver) {
+	if err := s.Set(ctx, "k", "x"); !errors.Is(err, ErrExpelled) {
 		t.Errorf("a fenced server: %v", err)
 	}
 	if err := c.servers[0].Close(ctx); err != nil {
@@ -467,11 +467,11 @@ func TestOver(t *testing.T) {
 }
 
 func TestWrongOptions(t *testing.T) {
-	one := View{Ring: []Member{{Origin: 1}}}
+	one := View{Ring: []RingServer{{Incarnation: 1}}}
 	for _, o := range []Options{
-		{}, {Store: memory.NewDotted(memory.Options{})}, {Store: memory.NewDotted(memory.Options{}), Self: 2, View: one},
-		{Store: memory.NewDotted(memory.Options{}), Self: 1, View: View{Ring: []Member{{Origin: 1}, {Origin: 2}}}},
-		{Store: memory.NewDotted(memory.Options{}), Self: 1, View: one, Timeout: -1},
+		{}, {Store: memory.NewJournal(memory.Options{})}, {Store: memory.NewJournal(memory.Options{}), Incarnation: 2, View: one},
+		{Store: memory.NewJournal(memory.Options{}), Incarnation: 1, View: View{Ring: []RingServer{{Incarnation: 1}, {Incarnation: 2}}}},
+		{Store: memory.NewJournal(memory.Options{}), Incarnation: 1, View: one, Timeout: -1},
 	} {
 		if _, err := New(o); err == nil {
 			t.Errorf("%+v is taken", o)
@@ -480,6 +480,6 @@ func TestWrongOptions(t *testing.T) {
 	if _, err := NewSpace(nil, SpaceOptions[string]{}); err == nil {
 		t.Error("a space without a codec")
 	}
-	var _ Store = (*memory.Dotted)(nil)
-	_ = dotted.Dot{}
+	var _ Store = (*memory.Journal)(nil)
+	_ = journal.Dot{}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/freshet-cache/freshet/causal/mesh"
 	"github.com/freshet-cache/freshet/causal/wire"
 	"github.com/freshet-cache/freshet/codec"
-	"github.com/freshet-cache/freshet/store/dotted"
+	"github.com/freshet-cache/freshet/store/journal"
 	"github.com/freshet-cache/freshet/store/memory"
 )
 
@@ -56,13 +56,13 @@ func (c *spoken) isBroken() bool {
 
 // A server takes what its predecessor of its view says on the latest connection, and nothing else.
 func TestConnectionsOfNoUse(t *testing.T) {
-	db := memory.NewDotted(memory.Options{})
-	if err := db.Begin(t.Context(), 1, dotted.NewName()); err != nil {
+	db := memory.NewJournal(memory.Options{})
+	if err := db.Begin(t.Context(), 1, journal.NewName()); err != nil {
 		t.Fatal(err)
 	}
 	out := newSpoken()
-	s, err := New(Options{Store: db, Self: 1, View: View{Number: 5, Ring: []Member{{Origin: 1}, {Origin: 2}, {Origin: 3}}, Newest: 3}, Beat: time.Hour,
-		Dial: func(context.Context, Member, func([]byte)) (Conn, error) { return out, nil }})
+	s, err := New(Options{Store: db, Incarnation: 1, View: View{Number: 5, Ring: []RingServer{{Incarnation: 1}, {Incarnation: 2}, {Incarnation: 3}}, Newest: 3}, Beat: time.Hour,
+		Dial: func(context.Context, RingServer, func([]byte)) (Conn, error) { return out, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestConnectionsOfNoUse(t *testing.T) {
 		return s.machine.Received().Upto(2)
 	}
 	chain := func(n uint64) []byte {
-		w := &mesh.Write{Dot: mesh.Dot{Origin: 2, N: n}, Stamp: mesh.Stamp{Time: n, Origin: 2}}
+		w := &mesh.Write{Dot: mesh.Dot{Incarnation: 2, N: n}, Stamp: mesh.Stamp{Time: n, Incarnation: 2}}
 		return new(wire.Stream).AppendPart([]byte{frameMessages}, mesh.Chain{View: 5, Head: 2, Write: w})
 	}
 	for what, frame := range map[string][]byte{
@@ -124,14 +124,14 @@ func TestConnectionsOfNoUse(t *testing.T) {
 
 // On a connection that is opened again nothing is sent before the successor has said what it has: what was lost with the
 // last one would come after what depends on it.
-func TestNothingIsSentBeforeAGreeting(t *testing.T) {
-	db := memory.NewDotted(memory.Options{})
-	if err := db.Begin(t.Context(), 1, dotted.NewName()); err != nil {
+func TestNothingIsSentBeforeAResync(t *testing.T) {
+	db := memory.NewJournal(memory.Options{})
+	if err := db.Begin(t.Context(), 1, journal.NewName()); err != nil {
 		t.Fatal(err)
 	}
 	opened := make(chan *spoken, 10)
-	s, err := New(Options{Store: db, Self: 1, View: View{Number: 1, Ring: []Member{{Origin: 1}, {Origin: 2}}, Newest: 2}, Beat: time.Hour,
-		Dial: func(_ context.Context, _ Member, deliver func([]byte)) (Conn, error) {
+	s, err := New(Options{Store: db, Incarnation: 1, View: View{Number: 1, Ring: []RingServer{{Incarnation: 1}, {Incarnation: 2}}, Newest: 2}, Beat: time.Hour,
+		Dial: func(_ context.Context, _ RingServer, deliver func([]byte)) (Conn, error) {
 			c := newSpoken()
 			c.deliver = deliver
 			opened <- c
@@ -158,7 +158,7 @@ func TestNothingIsSentBeforeAGreeting(t *testing.T) {
 		if waits || c.sent() > 1 {
 			t.Fatalf("round %d: something is sent before the successor has said what it has", round)
 		}
-		c.deliver(new(wire.Stream).AppendPart([]byte{frameMessages}, mesh.Greeting{View: 1}))
+		c.deliver(new(wire.Stream).AppendPart([]byte{frameMessages}, mesh.Resync{View: 1}))
 		eventually(t, func() bool { return c.sent() > 1 })
 		var dec wire.Stream
 		got, err := dec.DecodeFrame(c.frames[1][1:], nil)

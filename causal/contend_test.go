@@ -78,7 +78,7 @@ func TestContention(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return len(rows[0].Among)
+		return len(rows[0].Siblings)
 	}
 	eventually(t, func() bool {
 		for _, sp := range at {

@@ -13,15 +13,15 @@ import (
 	"github.com/freshet-cache/freshet/causal/view"
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
-	"github.com/freshet-cache/freshet/store/dotted"
+	"github.com/freshet-cache/freshet/store/journal"
 )
 
 // RingStore is what a Ring needs of a store, beyond what its servers do.
 type RingStore interface {
 	Store
-	Keep(ctx context.Context, concurrent bool) error
-	Begin(ctx context.Context, origin uint32, name dotted.Name) error
-	Known(ctx context.Context) (dotted.Known, error)
+	KeepSiblings(ctx context.Context, concurrent bool) error
+	Begin(ctx context.Context, incarnation uint32, name journal.Name) error
+	Known(ctx context.Context) (journal.Known, error)
 	Largest(ctx context.Context) (uint64, error)
 }
 
@@ -73,7 +73,7 @@ func JoinRing(opt RingOptions) (*Ring, error) {
 		opt.Beat = 200 * time.Millisecond
 	}
 	probe := opt.Server // what is wrong with it is said now
-	probe.Store, probe.Self, probe.View = opt.Store, 1, View{Ring: []Member{{Origin: 1}}}
+	probe.Store, probe.Incarnation, probe.View = opt.Store, 1, View{Ring: []RingServer{{Incarnation: 1}}}
 	if err := probe.check(); err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func (r *Ring) live(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	name := dotted.NewName()
+	name := journal.NewName()
 	m := view.NewMember(view.MemberOptions{Name: fmt.Sprintf("%s/%x", r.opt.Addr, name), Addr: r.opt.Addr, Host: r.opt.Host,
 		Store: view.Known{Newest: known.Newest, Open: known.Open, Number: known.Term}})
 	r.mu.Lock()
@@ -186,17 +186,17 @@ func (r *Ring) live(ctx context.Context) error {
 			r.opt.Server.Logger.Debug("nobody who keeps the ring answers", "err", err)
 		}
 		r.mu.Lock()
-		v, place, origin := m.View(), m.Place(), m.Origin()
+		v, place, incarnation := m.View(), m.Place(), m.Incarnation()
 		r.mu.Unlock()
 		switch {
-		case place < 0 && origin != 0: // left out
+		case place < 0 && incarnation != 0: // left out
 			if server != nil {
 				server.Enter(public(v))
 			}
 			r.gone()
 			return nil
 		case place >= 0 && server == nil:
-			if server, err = r.begin(ctx, m, v, place, origin, name); err != nil {
+			if server, err = r.begin(ctx, m, v, place, incarnation, name); err != nil {
 				m.Leave() // nobody is to wait for this life
 				_, e := r.ask(ctx, m, nil)
 				return errors.Join(err, e)
@@ -213,7 +213,7 @@ func (r *Ring) live(ctx context.Context) error {
 }
 
 // known is what the store knows of the lives of the space.
-func (r *Ring) known(ctx context.Context) (dotted.Known, error) {
+func (r *Ring) known(ctx context.Context) (journal.Known, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.opt.Server.Timeout)
 	defer cancel()
 	return r.opt.Store.Known(ctx)
@@ -279,32 +279,32 @@ func (r *Ring) ask(ctx context.Context, m *view.Member, server *Server) (newer b
 }
 
 func public(v view.View) View {
-	out := View{Number: v.Number, Lost: v.Lost, Newest: v.Newest}
+	out := View{Number: v.Number, Departed: v.Departed, Newest: v.Newest}
 	for _, m := range v.Ring {
-		out.Ring = append(out.Ring, Member{m.Origin, m.Addr})
+		out.Ring = append(out.Ring, RingServer{m.Incarnation, m.Addr})
 	}
 	return out
 }
 
 // begin makes the server of a life. The first of a ring begins with what the store knows,
 // the others with what their predecessors know.
-func (r *Ring) begin(ctx context.Context, m *view.Member, v view.View, place int, origin uint32, name dotted.Name) (*Server, error) {
+func (r *Ring) begin(ctx context.Context, m *view.Member, v view.View, place int, incarnation uint32, name journal.Name) (*Server, error) {
 	opt := r.opt.Server
-	opt.Store, opt.Self, opt.View, opt.Joins = r.opt.Store, origin, public(v), place > 0
+	opt.Store, opt.Incarnation, opt.View, opt.Joins = r.opt.Store, incarnation, public(v), place > 0
 	bounded := func(do func(ctx context.Context) error) error {
 		ctx, cancel := context.WithTimeout(ctx, opt.Timeout)
 		defer cancel()
 		return do(ctx)
 	}
-	err := bounded(func(ctx context.Context) error { return r.opt.Store.Keep(ctx, opt.Concurrent) })
+	err := bounded(func(ctx context.Context) error { return r.opt.Store.KeepSiblings(ctx, opt.Concurrent) })
 	if err == nil && opt.Log != nil {
-		err = bounded(func(ctx context.Context) error { return opt.Log.Begin(ctx, origin, name) })
+		err = bounded(func(ctx context.Context) error { return opt.Log.Begin(ctx, incarnation, name) })
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err = bounded(func(ctx context.Context) error { return r.opt.Store.Begin(ctx, origin, name) }); err != nil {
-		return nil, fmt.Errorf("causal: beginning as number %d: %w", origin, err)
+	if err = bounded(func(ctx context.Context) error { return r.opt.Store.Begin(ctx, incarnation, name) }); err != nil {
+		return nil, fmt.Errorf("causal: beginning as number %d: %w", incarnation, err)
 	}
 	if opt.Mark, err = r.claim(ctx, v, place); err != nil {
 		return nil, err
@@ -315,11 +315,11 @@ func (r *Ring) begin(ctx context.Context, m *view.Member, v view.View, place int
 		}
 	}
 	opt.Serves = func() bool { return int64(r.opt.Clock.Now()) < r.until.Load() }
-	opt.Ended = func(ctx context.Context, life uint32) error { return r.ended(ctx, m, life) }
-	opt.Retired = func(life uint32) {
+	opt.Ended = func(ctx context.Context, incarnation uint32) error { return r.ended(ctx, m, incarnation) }
+	opt.Retired = func(incarnation uint32) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		m.Retire(life)
+		m.Retire(incarnation)
 	}
 	return New(opt)
 }
@@ -337,7 +337,7 @@ func (r *Ring) remember(ctx context.Context, opt *Options, v view.View) error {
 		return err
 	}
 	for _, o := range known.Open {
-		if o <= v.Newest && !slices.Contains(v.Lost, o) && !slices.ContainsFunc(v.Ring, func(p view.Place) bool { return p.Origin == o }) {
+		if o <= v.Newest && !slices.Contains(v.Departed, o) && !slices.ContainsFunc(v.Ring, func(p view.Place) bool { return p.Incarnation == o }) {
 			return fmt.Errorf("causal: the store has writes of life %d, of which the ring does not know: its coordinator's state is older than the store; it is told, and this node asks again", o)
 		}
 	}
@@ -345,16 +345,16 @@ func (r *Ring) remember(ctx context.Context, opt *Options, v view.View) error {
 		opt.Floor, e = r.opt.Store.Largest(ctx)
 		return e
 	})
-	opt.Settled = map[uint32]uint64{}
+	opt.Truncated = map[uint32]uint64{}
 	err = errors.Join(err, bounded(func(ctx context.Context) (e error) {
-		_, n, e := r.opt.Store.Journal(ctx, uint32(mesh.Outside), 0, 1)
-		if errors.Is(e, dotted.ErrFenced) { // nobody has said that the space be watched
+		_, n, e := r.opt.Store.Entries(ctx, uint32(mesh.External), 0, 1)
+		if errors.Is(e, journal.ErrFenced) { // nobody has said that the space be watched
 			return nil
 		}
-		opt.Settled[uint32(mesh.Outside)] = n
+		opt.Truncated[uint32(mesh.External)] = n
 		return e
 	}))
-	for _, o := range v.Lost {
+	for _, o := range v.Departed {
 		if opt.Log != nil { // what is theirs is in their logs
 			break
 		}
@@ -362,8 +362,8 @@ func (r *Ring) remember(ctx context.Context, opt *Options, v view.View) error {
 			if e = r.opt.Store.Fence(ctx, o); e != nil { // else its last words could come between this and the reading of its journal
 				return e
 			}
-			_, opt.Settled[o], e = r.opt.Store.Journal(ctx, o, 0, 1)
-			if errors.Is(e, dotted.ErrFenced) { // it never began
+			_, opt.Truncated[o], e = r.opt.Store.Entries(ctx, o, 0, 1)
+			if errors.Is(e, journal.ErrFenced) { // it never began
 				e = nil
 			}
 			return e
@@ -386,17 +386,17 @@ func (r *Ring) claim(ctx context.Context, v view.View, place int) (mark []byte, 
 		return store.Claim(ctx, v.Number)
 	}
 	_, err = store.Claim(ctx, 0)
-	if errors.Is(err, dotted.ErrFenced) {
+	if errors.Is(err, journal.ErrFenced) {
 		err = errors.New("causal: this space is asynchronous, and its writes are in logs; give Options.Log")
 	}
 	return nil, err
 }
 
 // ended waits until a life that is lost answers nobody any more.
-func (r *Ring) ended(ctx context.Context, m *view.Member, life uint32) error {
+func (r *Ring) ended(ctx context.Context, m *view.Member, incarnation uint32) error {
 	for {
 		r.mu.Lock()
-		at, ok := m.Ended(life)
+		at, ok := m.Ended(incarnation)
 		r.mu.Unlock()
 		wait := at - r.opt.Clock.Now()
 		if ok && wait <= 0 {
@@ -421,7 +421,7 @@ func (r *Ring) Leave(ctx context.Context) error {
 		err = server.Drain(drain)
 		cancel()
 		if err != nil {
-			r.opt.Server.Logger.Warn("this node leaves with writes that are only in its log; start it again, or give it up", "life", server.opt.Self, "err", err)
+			r.opt.Server.Logger.Warn("this node leaves with writes that are only in its log; start it again, or give it up", "life", server.opt.Incarnation, "err", err)
 		}
 	}
 	r.mu.Lock()

@@ -74,7 +74,7 @@ func recoverMerge(err *error) {
 func (sp *Space[V]) fold(key string, it mesh.Item) (out Item[V], err error) {
 	var dots []mesh.Dot
 	var values [][]byte
-	for _, w := range it.Among {
+	for _, w := range it.Siblings {
 		for _, m := range w.Muts {
 			if m.Key == key && !m.Delete {
 				dots, values = append(dots, w.Dot), append(values, m.Value)
@@ -164,7 +164,7 @@ func (s *Session[V]) Update(ctx context.Context, key string, f func(value V, exi
 	if err != nil {
 		return err
 	}
-	return s.put(ctx, mesh.Mut{Key: key, Value: b, Over: items[0].Dots()})
+	return s.put(ctx, mesh.Mut{Key: key, Value: b, Supersedes: items[0].Dots()})
 }
 
 // changed is the encoding of what f makes of what was decoded.
@@ -195,10 +195,10 @@ func (s *Session[V]) remove(ctx context.Context, key string) error {
 		return err
 	}
 	items, err := s.read(ctx, func(op mesh.Op) mesh.Input { return s.m.Read(op, key) }, key)
-	if err != nil || len(items[0].Among) == 0 {
+	if err != nil || len(items[0].Siblings) == 0 {
 		return err
 	}
-	return s.put(ctx, mesh.Mut{Key: key, Delete: true, Over: items[0].Dots()})
+	return s.put(ctx, mesh.Mut{Key: key, Delete: true, Supersedes: items[0].Dots()})
 }
 
 // MergeMax is a merge function of numbers as decimal text: the largest one. What is no number

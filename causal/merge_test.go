@@ -13,14 +13,14 @@ import (
 	"testing/quick"
 
 	"github.com/freshet-cache/freshet/codec"
-	"github.com/freshet-cache/freshet/store/dotted"
+	"github.com/freshet-cache/freshet/store/journal"
 	"github.com/freshet-cache/freshet/store/memory"
 )
 
 // sets is a space of sets of words, over a ring whose servers keep concurrent writes.
 func sets(t testing.TB, n int) (*cluster, []*Space[[]byte]) {
 	c := gather(t, n, memory.Options{}, func(o *Options) {
-		if err := o.Store.(*memory.Dotted).Keep(t.Context(), true); err != nil {
+		if err := o.Store.(*memory.Journal).KeepSiblings(t.Context(), true); err != nil {
 			t.Error(err)
 		}
 		o.Concurrent = true
@@ -236,8 +236,8 @@ func TestUnlawfulMerge(t *testing.T) {
 	ctx := t.Context()
 	for i, v := range []string{`"x"`, `"y"`} { // beside each other, as two servers would leave them
 		o := uint32(50 + i)
-		if err := errors.Join(c.store.Begin(ctx, o, dotted.NewName()), c.store.Persist(ctx, dotted.Write{Dot: dotted.Dot{Origin: o, N: 1}, Stamp: dotted.Stamp{Time: 1, Origin: o},
-			Muts: []dotted.Mutation{{Key: "k", Value: []byte(v)}}, Body: []byte{1}}), c.store.Forget(ctx, o, 1)); err != nil {
+		if err := errors.Join(c.store.Begin(ctx, o, journal.NewName()), c.store.Persist(ctx, journal.Write{Dot: journal.Dot{Incarnation: o, N: 1}, Stamp: journal.Stamp{Time: 1, Incarnation: o},
+			Muts: []journal.Mutation{{Key: "k", Value: []byte(v)}}, Body: []byte{1}}), c.store.Truncate(ctx, o, 1)); err != nil {
 			t.Fatal(err)
 		}
 	}

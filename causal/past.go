@@ -5,7 +5,7 @@ import (
 
 	"github.com/freshet-cache/freshet/causal/mesh"
 	"github.com/freshet-cache/freshet/causal/wire"
-	"github.com/freshet-cache/freshet/store/dotted"
+	"github.com/freshet-cache/freshet/store/journal"
 )
 
 // past answers a read of keys from the store alone, past all servers (M21).
@@ -33,9 +33,9 @@ func (s *Server) past(ctx context.Context, m *mesh.Session, keys []string) ([]me
 
 // journal is what the journal has of some writes.
 func (s *Server) journal(ctx context.Context, dots []mesh.Dot) (writes []*mesh.Write, err error) {
-	names := make([]dotted.Dot, len(dots))
+	names := make([]journal.Dot, len(dots))
 	for i, d := range dots {
-		names[i] = dotted.Dot{Origin: uint32(d.Origin), N: d.N}
+		names[i] = journal.Dot{Incarnation: uint32(d.Incarnation), N: d.N}
 	}
 	bodies, err := s.opt.Store.Fetch(ctx, names)
 	for _, b := range bodies {
@@ -48,15 +48,15 @@ func (s *Server) journal(ctx context.Context, dots []mesh.Dot) (writes []*mesh.W
 	return writes, err
 }
 
-func fromRow(key string, r dotted.Row) mesh.Row {
+func fromRow(key string, r journal.Row) mesh.Row {
 	row := mesh.Row{
-		Item: mesh.Item{Exists: r.Exists, Value: r.Value, Stamp: mesh.Stamp{Time: r.Stamp.Time, Origin: mesh.Origin(r.Stamp.Origin)}},
-		Dot:  mesh.Dot{Origin: mesh.Origin(r.Dot.Origin), N: r.Dot.N},
+		Item: mesh.Item{Exists: r.Exists, Value: r.Value, Stamp: mesh.Stamp{Time: r.Stamp.Time, Incarnation: mesh.Incarnation(r.Stamp.Incarnation)}},
+		Dot:  mesh.Dot{Incarnation: mesh.Incarnation(r.Dot.Incarnation), N: r.Dot.N},
 	}
-	for _, v := range r.Among {
-		row.Among = append(row.Among, &mesh.Write{
-			Dot: mesh.Dot{Origin: mesh.Origin(v.Dot.Origin), N: v.Dot.N}, Stamp: mesh.Stamp{Time: v.Stamp.Time, Origin: mesh.Origin(v.Stamp.Origin)},
-			Muts: []mesh.Mut{{Key: key, Value: v.Value, Delete: !v.Exists, Beside: v.Dot != dotted.Dot{}}},
+	for _, v := range r.Siblings {
+		row.Siblings = append(row.Siblings, &mesh.Write{
+			Dot: mesh.Dot{Incarnation: mesh.Incarnation(v.Dot.Incarnation), N: v.Dot.N}, Stamp: mesh.Stamp{Time: v.Stamp.Time, Incarnation: mesh.Incarnation(v.Stamp.Incarnation)},
+			Muts: []mesh.Mut{{Key: key, Value: v.Value, Delete: !v.Exists, Siblings: v.Dot != journal.Dot{}}},
 		})
 	}
 	return row

@@ -61,7 +61,7 @@ const largestWrite = 1 << 30
 // else goes on, together with what else waits when its turn comes; what there is no
 // connection for is lost, and sent again when there is.
 func (r *ring) send(out mesh.Send) {
-	_, back := out.Message.(mesh.Greeting)
+	_, back := out.Message.(mesh.Resync)
 	switch {
 	case back && r.in != nil:
 		r.in.send(r.in.enc.AppendPart([]byte{frameMessages}, out.Message))
@@ -174,9 +174,9 @@ func readHello(b []byte) (view uint64, from uint32, ok bool) {
 
 // neighbours are who follows in the ring, and who goes before; none if the server is alone
 // in it, or not in it.
-func (s *Server) neighbours() (next, back Member, ok bool) {
+func (s *Server) neighbours() (next, back RingServer, ok bool) {
 	all := s.view.Ring
-	i := slices.IndexFunc(all, func(m Member) bool { return m.Origin == s.opt.Self })
+	i := slices.IndexFunc(all, func(m RingServer) bool { return m.Incarnation == s.opt.Incarnation })
 	if i < 0 || len(all) < 2 {
 		return next, back, false
 	}
@@ -217,7 +217,7 @@ func (s *Server) keepConnected() {
 }
 
 // connect opens a connection and returns when it is broken.
-func (s *Server) connect(next Member, view uint64) {
+func (s *Server) connect(next RingServer, view uint64) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.opt.Timeout)
 	defer cancel()
 	c := &stream{wake: make(chan struct{}, 1)}
@@ -237,7 +237,7 @@ func (s *Server) connect(next Member, view uint64) {
 	current := !s.closed && s.view.Number == view
 	if current {
 		s.ring.out = c
-		c.send(hello(view, s.opt.Self))
+		c.send(hello(view, s.opt.Incarnation))
 	}
 	s.mu.Unlock()
 	close(known)
@@ -283,7 +283,7 @@ func (s *Server) Accept(conn Conn) (deliver func(frame []byte)) {
 		view, from, ok := readHello(frame)
 		s.mu.Lock()
 		_, back, member := s.neighbours()
-		if !ok || s.closed || !member || view != s.view.Number || from != back.Origin {
+		if !ok || s.closed || !member || view != s.view.Number || from != back.Incarnation {
 			s.mu.Unlock()
 			conn.Break() // it tries again, and when both know the same view it is taken
 			return
@@ -346,7 +346,7 @@ func (s *Server) arrived(c *stream, frame []byte) {
 func (s *Server) longest() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return (len(s.view.Ring) + len(s.view.Lost) + 1) * (s.opt.WindowBytes + largestWrite)
+	return (len(s.view.Ring) + len(s.view.Departed) + 1) * (s.opt.WindowBytes + largestWrite)
 }
 
 // take steps the messages of a frame. What they have to say to the successor goes together.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/freshet-cache/freshet/causal/mesh"
 	"github.com/freshet-cache/freshet/causal/wire"
-	"github.com/freshet-cache/freshet/store/dotted"
+	"github.com/freshet-cache/freshet/store/journal"
 	"github.com/freshet-cache/freshet/store/memory"
 )
 
@@ -30,7 +30,7 @@ func TestWhatWaitsGoesTogether(t *testing.T) {
 	value, sent := make([]byte, frameBytes/4), 0
 	add := func(value []byte) {
 		sent++
-		c.add(mesh.Chain{View: 1, Head: 1, Write: &mesh.Write{Dot: mesh.Dot{Origin: 1, N: uint64(sent)}, Muts: []mesh.Mut{{Key: "k", Value: value}}}})
+		c.add(mesh.Chain{View: 1, Head: 1, Write: &mesh.Write{Dot: mesh.Dot{Incarnation: 1, N: uint64(sent)}, Muts: []mesh.Mut{{Key: "k", Value: value}}}})
 	}
 	for range frameCount + 1 {
 		add(nil)
@@ -72,18 +72,18 @@ type forgets struct {
 func (f *forgets) StoreCall(kind StoreCall, _ time.Duration, _ error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if kind == CallForget {
+	if kind == CallTruncate {
 		f.n++
 	}
 }
 
 // The store is told now and then, and at once only when there is much to tell.
-func TestForgettingIsSpread(t *testing.T) {
-	db, f := memory.NewDotted(memory.Options{}), &forgets{}
-	if err := db.Begin(t.Context(), 1, dotted.NewName()); err != nil {
+func TestTruncationIsSpread(t *testing.T) {
+	db, f := memory.NewJournal(memory.Options{}), &forgets{}
+	if err := db.Begin(t.Context(), 1, journal.NewName()); err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(Options{Store: db, Self: 1, View: View{Number: 1, Ring: []Member{{Origin: 1}}}, Beat: time.Hour, Recorder: f})
+	s, err := New(Options{Store: db, Incarnation: 1, View: View{Number: 1, Ring: []RingServer{{Incarnation: 1}}}, Beat: time.Hour, Recorder: f})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestForgettingIsSpread(t *testing.T) {
 			s.mu.Lock()
 			s.settle.upto[1] = upto
 			s.mu.Unlock()
-			s.letGo()
+			s.truncate()
 			eventually(t, func() bool {
 				s.mu.Lock()
 				defer s.mu.Unlock()
@@ -125,7 +125,7 @@ func TestLongFramesGoInParts(t *testing.T) {
 		c := &stream{conn: conn}
 		snap := mesh.Snapshot{View: 1}
 		for i := range 5 {
-			snap.Log = append(snap.Log, &mesh.Write{Dot: mesh.Dot{Origin: 1, N: uint64(i + 1)}, Muts: []mesh.Mut{{Key: "k", Value: bytes.Repeat([]byte{fill}, partBytes)}}})
+			snap.Log = append(snap.Log, &mesh.Write{Dot: mesh.Dot{Incarnation: 1, N: uint64(i + 1)}, Muts: []mesh.Mut{{Key: "k", Value: bytes.Repeat([]byte{fill}, partBytes)}}})
 		}
 		c.add(snap)
 		c.sendAll()

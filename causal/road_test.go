@@ -101,7 +101,7 @@ func (r *road) run() {
 }
 
 // dialRoad connects to another process.
-func (k *kingdom) dialRoad(_ context.Context, to Member, deliver func([]byte)) (Conn, error) {
+func (k *kingdom) dialRoad(_ context.Context, to RingServer, deliver func([]byte)) (Conn, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	i := k.at(to.Addr)

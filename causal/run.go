@@ -10,7 +10,7 @@ import (
 	"github.com/freshet-cache/freshet/causal/mesh"
 	"github.com/freshet-cache/freshet/causal/wire"
 	"github.com/freshet-cache/freshet/store"
-	"github.com/freshet-cache/freshet/store/dotted"
+	"github.com/freshet-cache/freshet/store/journal"
 )
 
 // step runs the machine under the lock. What can be done at once is done, in order;
@@ -35,15 +35,15 @@ func (s *Server) stepFor(in mesh.Input, own mesh.Op) (asked []mesh.Output, got m
 			s.reply(out)
 		case mesh.Event:
 			s.opt.Recorder.Event(out.Kind)
-		case mesh.Forget:
-			s.settle.upto[out.Origin] = max(s.settle.upto[out.Origin], out.Upto)
+		case mesh.Truncate:
+			s.settle.upto[out.Incarnation] = max(s.settle.upto[out.Incarnation], out.Upto)
 		case mesh.Retire:
-			s.opt.Retired(uint32(out.Origin))
+			s.opt.Retired(uint32(out.Incarnation))
 		case mesh.Release:
-			if !s.settle.released[out.Life] {
-				s.settle.released[out.Life] = false
+			if !s.settle.released[out.Incarnation] {
+				s.settle.released[out.Incarnation] = false
 			}
-		case mesh.Bury:
+		case mesh.CollectTombstones:
 			s.settle.before = max(s.settle.before, out.Before)
 		default:
 			asked = append(asked, out)
@@ -209,7 +209,7 @@ func (s *Server) backoff(try int) bool {
 func (s *Server) load(ctx context.Context, out mesh.Load) (mesh.Input, error) {
 	rows, err := s.opt.Store.Load(ctx, out.Key)
 	if err != nil {
-		return mesh.Loaded{Call: out.Call, Status: mesh.Lost}, err
+		return mesh.Loaded{Call: out.Call, Status: mesh.StatusUnknown}, err
 	}
 	return mesh.Loaded{Call: out.Call, Row: fromRow(out.Key, rows[0])}, nil
 }
@@ -217,7 +217,7 @@ func (s *Server) load(ctx context.Context, out mesh.Load) (mesh.Input, error) {
 func (s *Server) fetch(ctx context.Context, out mesh.Fetch) (mesh.Input, error) {
 	writes, err := s.journal(ctx, out.Dots)
 	if err != nil {
-		return mesh.Fetched{Call: out.Call, Status: mesh.Lost}, err
+		return mesh.Fetched{Call: out.Call, Status: mesh.StatusUnknown}, err
 	}
 	return mesh.Fetched{Call: out.Call, Writes: writes}, nil
 }
@@ -227,16 +227,16 @@ func (s *Server) persist(ctx context.Context, out mesh.Persist) (mesh.Input, err
 		return s.persisted(out, s.logged(ctx, out))
 	}
 	w := out.Write
-	muts := make([]dotted.Mutation, len(w.Muts))
+	muts := make([]journal.Mutation, len(w.Muts))
 	for i, m := range w.Muts {
-		muts[i] = dotted.Mutation{Key: m.Key, Value: m.Value, Delete: m.Delete}
-		for _, d := range m.Over {
-			muts[i].Over = append(muts[i].Over, dotted.Dot{Origin: uint32(d.Origin), N: d.N})
+		muts[i] = journal.Mutation{Key: m.Key, Value: m.Value, Delete: m.Delete}
+		for _, d := range m.Supersedes {
+			muts[i].Supersedes = append(muts[i].Supersedes, journal.Dot{Incarnation: uint32(d.Incarnation), N: d.N})
 		}
 	}
-	return s.persisted(out, s.opt.Store.Persist(ctx, dotted.Write{
-		Dot:   dotted.Dot{Origin: uint32(w.Dot.Origin), N: w.Dot.N},
-		Stamp: dotted.Stamp{Time: w.Stamp.Time, Origin: uint32(w.Stamp.Origin)}, Muts: muts, Body: wire.AppendWrite(nil, w),
+	return s.persisted(out, s.opt.Store.Persist(ctx, journal.Write{
+		Dot:   journal.Dot{Incarnation: uint32(w.Dot.Incarnation), N: w.Dot.N},
+		Stamp: journal.Stamp{Time: w.Stamp.Time, Incarnation: uint32(w.Stamp.Incarnation)}, Muts: muts, Body: wire.AppendWrite(nil, w),
 	}))
 }
 
@@ -245,12 +245,12 @@ func (s *Server) persisted(out mesh.Persist, err error) (mesh.Input, error) {
 	in := mesh.Persisted{Call: out.Call}
 	switch {
 	case err == nil:
-	case errors.Is(err, dotted.ErrFenced):
+	case errors.Is(err, journal.ErrFenced):
 		in.Status = mesh.Fenced
 	case errors.Is(err, store.ErrTooLarge): // the same write will be too large for ever; whatever else is wrong may pass
 		in.Status = mesh.Refused
 	default:
-		in.Status = mesh.Lost
+		in.Status = mesh.StatusUnknown
 		s.opt.Logger.Debug("a write is persisted again, for the store did not say that it has it", "try", out.Try, "err", err)
 	}
 	return in, err
@@ -265,15 +265,15 @@ func (s *Server) recover(out mesh.Recover) (mesh.Input, error) {
 		return s.backs(out)
 	}
 	in := mesh.Recovered{View: out.View}
-	for _, o := range out.Lives {
+	for _, o := range out.Incarnations {
 		err := s.opt.Ended(s.ctx, uint32(o))
 		if err == nil {
 			err = s.bounded(func(ctx context.Context) error { return s.opt.Store.Fence(ctx, uint32(o)) })
 		}
 		for after, more := uint64(0), true; more && err == nil; {
-			var page []dotted.Entry
+			var page []journal.Entry
 			err = s.bounded(func(ctx context.Context) (e error) {
-				page, _, e = s.opt.Store.Journal(ctx, uint32(o), after, journalPage)
+				page, _, e = s.opt.Store.Entries(ctx, uint32(o), after, journalPage)
 				return e
 			})
 			for _, entry := range page {
@@ -286,7 +286,7 @@ func (s *Server) recover(out mesh.Recover) (mesh.Input, error) {
 			more = len(page) == journalPage
 		}
 		if err != nil {
-			return mesh.Recovered{View: out.View, Status: mesh.Lost}, fmt.Errorf("causal: the journal of life %d: %w", o, err)
+			return mesh.Recovered{View: out.View, Status: mesh.StatusUnknown}, fmt.Errorf("causal: the journal of life %d: %w", o, err)
 		}
 	}
 	return in, nil
@@ -315,14 +315,14 @@ func (s *Server) pause() bool {
 // poll reads what others have written to the rows of a space that the store watches.
 func (s *Server) poll(out mesh.Poll) (mesh.Input, error) {
 	in := mesh.Polled{View: out.View}
-	var page []dotted.Entry
+	var page []journal.Entry
 	err := s.bounded(func(ctx context.Context) (e error) {
-		page, _, e = s.opt.Store.Journal(ctx, uint32(mesh.Outside), out.After, journalPage)
+		page, _, e = s.opt.Store.Entries(ctx, uint32(mesh.External), out.After, journalPage)
 		return e
 	})
 	s.pace.Store(int64(pollRare))
 	switch {
-	case errors.Is(err, dotted.ErrFenced): // nobody has said that it be watched
+	case errors.Is(err, journal.ErrFenced): // nobody has said that it be watched
 		return in, nil
 	case err != nil:
 		return in, err
@@ -348,11 +348,11 @@ func (s *Server) bounded(do func(ctx context.Context) error) error {
 
 // settling is what the store is to let go of, in its own time.
 type settling struct {
-	upto, said     map[mesh.Origin]uint64 // to be said, and heard, by life
-	before, buried uint64                 // the same of tombstones
-	busy           bool
-	released       map[mesh.Origin]bool // lives whose logs are not needed any more; true when that is done
-	beats          int                  // since something was said
+	upto, said        map[mesh.Incarnation]uint64 // to be said, and heard, by life
+	before, collected uint64                      // the same of tombstones
+	busy              bool
+	released          map[mesh.Incarnation]bool // lives whose logs are not needed any more; true when that is done
+	beats             int                       // since something was said
 }
 
 // When the store is told what it need not keep: so many beats after the last time, or when
@@ -364,12 +364,12 @@ const (
 
 // letGo tells the store what it need not keep any more, now and then, and once at a time: what
 // it does not hear is said again.
-func (s *Server) letGo() {
+func (s *Server) truncate() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g := &s.settle
 	g.beats++
-	todo, much := map[mesh.Origin]uint64{}, false
+	todo, much := map[mesh.Incarnation]uint64{}, false
 	for o, n := range g.upto {
 		if n > g.said[o] {
 			todo[o] = n
@@ -380,37 +380,37 @@ func (s *Server) letGo() {
 		return
 	}
 	before := g.before
-	var released []mesh.Origin
+	var released []mesh.Incarnation
 	for o, done := range g.released {
 		if !done {
 			released = append(released, o)
 		}
 	}
-	if g.busy || s.closed || len(todo)+len(released) == 0 && before <= g.buried {
+	if g.busy || s.closed || len(todo)+len(released) == 0 && before <= g.collected {
 		return
 	}
 	g.busy, g.beats = true, 0
 	s.work.Go(func() {
 		for o, n := range todo {
 			began := time.Now()
-			forget := s.opt.Store.Forget
-			if s.opt.Log != nil && o == mesh.Origin(s.opt.Self) {
-				forget = s.opt.Log.Forget
-			} else if o != mesh.Origin(s.opt.Self) { // a life that is over
-				forget = s.opt.Store.Drop
+			forget := s.opt.Store.Truncate
+			if s.opt.Log != nil && o == mesh.Incarnation(s.opt.Incarnation) {
+				forget = s.opt.Log.Truncate
+			} else if o != mesh.Incarnation(s.opt.Incarnation) { // a life that is over
+				forget = s.opt.Store.TruncateFenced
 			}
 			err := s.bounded(func(ctx context.Context) error { return forget(ctx, uint32(o), n) })
-			s.opt.Recorder.StoreCall(CallForget, time.Since(began), err)
+			s.opt.Recorder.StoreCall(CallTruncate, time.Since(began), err)
 			if err != nil {
 				delete(todo, o)
 			}
 		}
-		released = slices.DeleteFunc(released, func(o mesh.Origin) bool { return s.release(uint32(o)) != nil })
+		released = slices.DeleteFunc(released, func(o mesh.Incarnation) bool { return s.release(uint32(o)) != nil })
 		var err error
-		if before > g.buried {
+		if before > g.collected {
 			began := time.Now()
-			err = s.bounded(func(ctx context.Context) error { return s.opt.Store.Bury(ctx, before) })
-			s.opt.Recorder.StoreCall(CallBury, time.Since(began), err)
+			err = s.bounded(func(ctx context.Context) error { return s.opt.Store.CollectTombstones(ctx, before) })
+			s.opt.Recorder.StoreCall(CallCollect, time.Since(began), err)
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -422,7 +422,7 @@ func (s *Server) letGo() {
 			g.said[o] = max(g.said[o], n)
 		}
 		if err == nil {
-			g.buried = max(g.buried, before)
+			g.collected = max(g.collected, before)
 		}
 	})
 }

@@ -17,13 +17,13 @@ import (
 	"github.com/freshet-cache/freshet/causal/wire"
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
-	"github.com/freshet-cache/freshet/store/dotted"
+	"github.com/freshet-cache/freshet/store/journal"
 	"github.com/freshet-cache/freshet/store/memory"
 )
 
 // witness is a store that remembers what was asked of it about lives, in order.
 type witness struct {
-	*memory.Dotted
+	*memory.Journal
 	mu   sync.Mutex
 	said []string
 }
@@ -44,28 +44,28 @@ func (w *witness) before(one, other string) bool {
 
 func (w *witness) Fence(ctx context.Context, o uint32) error {
 	w.say("fence %d", o)
-	return w.Dotted.Fence(ctx, o)
+	return w.Journal.Fence(ctx, o)
 }
 
-func (w *witness) Journal(ctx context.Context, o uint32, after uint64, n int) ([]dotted.Entry, uint64, error) {
+func (w *witness) Entries(ctx context.Context, o uint32, after uint64, n int) ([]journal.Entry, uint64, error) {
 	w.say("journal %d", o)
-	return w.Dotted.Journal(ctx, o, after, n)
+	return w.Journal.Entries(ctx, o, after, n)
 }
 
 // A journal is read when its life is over: its lease has ended, and the store takes nothing of it any more. All of it
 // is read, however long it is.
 func TestRecoveryWaits(t *testing.T) {
 	const writes = 2*journalPage + 7
-	db, over := &witness{Dotted: memory.NewDotted(memory.Options{})}, make(chan struct{})
+	db, over := &witness{Journal: memory.NewJournal(memory.Options{})}, make(chan struct{})
 	for o := range uint32(2) {
-		if err := db.Begin(t.Context(), o+1, dotted.NewName()); err != nil {
+		if err := db.Begin(t.Context(), o+1, journal.NewName()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i := range uint64(writes) {
-		w := &mesh.Write{Dot: mesh.Dot{Origin: 2, N: i + 1}, Stamp: mesh.Stamp{Time: i + 1, Origin: 2}, Muts: []mesh.Mut{{Key: fmt.Sprint("k", i), Value: []byte("v")}}}
-		err := db.Persist(t.Context(), dotted.Write{Dot: dotted.Dot{Origin: 2, N: i + 1}, Stamp: dotted.Stamp{Time: i + 1, Origin: 2},
-			Muts: []dotted.Mutation{{Key: w.Muts[0].Key, Value: w.Muts[0].Value}}, Body: wire.AppendWrite(nil, w)})
+		w := &mesh.Write{Dot: mesh.Dot{Incarnation: 2, N: i + 1}, Stamp: mesh.Stamp{Time: i + 1, Incarnation: 2}, Muts: []mesh.Mut{{Key: fmt.Sprint("k", i), Value: []byte("v")}}}
+		err := db.Persist(t.Context(), journal.Write{Dot: journal.Dot{Incarnation: 2, N: i + 1}, Stamp: journal.Stamp{Time: i + 1, Incarnation: 2},
+			Muts: []journal.Mutation{{Key: w.Muts[0].Key, Value: w.Muts[0].Value}}, Body: wire.AppendWrite(nil, w)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,20 +73,20 @@ func TestRecoveryWaits(t *testing.T) {
 	asked := make(chan uint32, 100)
 	retired := make(chan uint32, 100)
 	s, err := New(Options{
-		Store: db, Self: 1, View: View{Number: 2, Ring: []Member{{Origin: 1}}, Lost: []uint32{2}, Newest: 2}, Beat: time.Millisecond,
-		Ended: func(ctx context.Context, life uint32) error {
-			asked <- life
+		Store: db, Incarnation: 1, View: View{Number: 2, Ring: []RingServer{{Incarnation: 1}}, Departed: []uint32{2}, Newest: 2}, Beat: time.Millisecond,
+		Ended: func(ctx context.Context, incarnation uint32) error {
+			asked <- incarnation
 			select {
 			case <-over:
-				db.say("ended %d", life)
+				db.say("ended %d", incarnation)
 				return nil
 			case <-ctx.Done():
 				return ctx.Err()
 			}
 		},
-		Retired: func(life uint32) {
+		Retired: func(incarnation uint32) {
 			select {
-			case retired <- life:
+			case retired <- incarnation:
 			default:
 			}
 		},
@@ -96,9 +96,9 @@ func TestRecoveryWaits(t *testing.T) {
 	}
 	defer s.Close(context.Background())
 	select {
-	case life := <-asked:
-		if life != 2 {
-			t.Fatalf("it asks whether life %d has ended", life)
+	case incarnation := <-asked:
+		if incarnation != 2 {
+			t.Fatalf("it asks whether life %d has ended", incarnation)
 		}
 	case <-retired:
 		t.Fatalf("a life is recovered, and nobody asked whether it has ended: %v", db.said)
@@ -107,8 +107,8 @@ func TestRecoveryWaits(t *testing.T) {
 		t.Fatalf("a life that may serve yet is recovered: %v", db.said)
 	}
 	close(over)
-	if life := <-retired; life != 2 {
-		t.Errorf("life %d is retired", life)
+	if incarnation := <-retired; incarnation != 2 {
+		t.Errorf("life %d is retired", incarnation)
 	}
 	if !db.before("ended 2", "fence 2") || !db.before("fence 2", "journal 2") {
 		t.Errorf("its journal is read before nothing is added to it: %v", db.said)
@@ -127,16 +127,16 @@ func TestRingBeginsAnew(t *testing.T) {
 	emptyPools()
 	synctest.Test(t, func(t *testing.T) {
 		k := newKingdom(t, &luck{r: rand.New(rand.NewPCG(1, 1))}, leaseLength, memory.Options{})
-		db := &witness{Dotted: k.store}
+		db := &witness{Journal: k.store}
 		k.with = func(o *RingOptions) { o.Store = db }
 		ctx, first := t.Context(), k.join(t)
 		s := k.spaces[first].Begin()
 		eventually(t, func() bool { return s.Set(ctx, "x", "old") == nil })
 		k.end(first, false)
 		ahead := uint64(time.Now().Add(30 * time.Minute).UnixMicro()) // somebody's clock
-		err := errors.Join(db.Begin(ctx, 2, dotted.NewName()), db.Persist(ctx, dotted.Write{
-			Dot: dotted.Dot{Origin: 2, N: 1}, Stamp: dotted.Stamp{Time: ahead, Origin: 2}, Muts: []dotted.Mutation{{Key: "y", Value: []byte("old")}},
-		}), db.Forget(ctx, 2, 1), db.Dotted.Fence(ctx, 2))
+		err := errors.Join(db.Begin(ctx, 2, journal.NewName()), db.Persist(ctx, journal.Write{
+			Dot: journal.Dot{Incarnation: 2, N: 1}, Stamp: journal.Stamp{Time: ahead, Incarnation: 2}, Muts: []journal.Mutation{{Key: "y", Value: []byte("old")}},
+		}), db.Truncate(ctx, 2, 1), db.Journal.Fence(ctx, 2))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,7 +168,7 @@ func TestNoWritesWithoutALease(t *testing.T) {
 			t.Errorf("a write with a lease: %v", err)
 		}
 		time.Sleep(leaseLength)
-		if err := s.Set(ctx, "x", "3"); !errors.Is(err, ErrOver) {
+		if err := s.Set(ctx, "x", "3"); !errors.Is(err, ErrExpelled) {
 			t.Errorf("a write without a lease: %v", err)
 		}
 		if v, _, err := s.Get(ctx, "x"); err != nil || v != "2" {
@@ -190,7 +190,7 @@ func TestEnded(t *testing.T) {
 			now := r.opt.Clock.Now()
 			m.Granted(now, view.Grant{Seq: m.Beat(now, true).Seq, Length: lease.Tick(length), View: v})
 		}
-		ring := []view.Place{{Origin: 1, Name: "a"}, {Origin: 2, Name: "b"}}
+		ring := []view.Place{{Incarnation: 1, Name: "a"}, {Incarnation: 2, Name: "b"}}
 		granted(leaseLength, view.View{Number: 1, Ring: ring, Newest: 2})
 		over := make(chan error, 1)
 		go func() { over <- r.ended(t.Context(), m, 2) }()
@@ -201,7 +201,7 @@ func TestEnded(t *testing.T) {
 		default:
 		}
 		r.mu.Lock()
-		granted(time.Second, view.View{Number: 2, Ring: ring[:1], Lost: []uint32{2}, Newest: 2})
+		granted(time.Second, view.View{Number: 2, Ring: ring[:1], Departed: []uint32{2}, Newest: 2})
 		r.mu.Unlock()
 		time.Sleep(leaseLength)
 		select {
@@ -234,7 +234,7 @@ func TestUnborn(t *testing.T) {
 	if err != nil || !slices.Equal(over, []uint32{9}) {
 		t.Errorf("over are %v, %v", over, err)
 	}
-	if err := db.Begin(ctx, 9, dotted.NewName()); !errors.Is(err, dotted.ErrBegun) {
+	if err := db.Begin(ctx, 9, journal.NewName()); !errors.Is(err, journal.ErrBegun) {
 		t.Errorf("life 9 begins after all: %v", err)
 	}
 }
@@ -243,7 +243,7 @@ func TestUnborn(t *testing.T) {
 func TestUnbornIsTriedAgain(t *testing.T) {
 	var failed atomic.Bool
 	db, server, _ := alone(t, memory.Options{Before: func(_ context.Context, c memory.Call) error {
-		if c.Op == memory.OpForget && !failed.Swap(true) { // the fence
+		if c.Op == memory.OpTruncate && !failed.Swap(true) { // the fence
 			return errors.New("no answer")
 		}
 		return nil
@@ -269,10 +269,10 @@ func (u *useless) Lead(context.Context) (shard.Leadership, error) {
 func (u *useless) Save(context.Context, uint64, []byte) error { return shard.ErrDeposed }
 
 // A keeper whose coordinator fails rests before it asks again.
-func TestKeeperRests(t *testing.T) {
+func TestLeaderRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := &useless{}
-		k := StartKeeper(u, KeeperOptions{Options: view.Options{Length: lease.Tick(20 * time.Second)}})
+		k := StartLeader(u, LeaderOptions{Options: view.Options{Length: lease.Tick(20 * time.Second)}})
 		time.Sleep(10*time.Second + time.Millisecond)
 		if n := u.asked.Load(); n < 9 || n > 12 {
 			t.Errorf("the coordinator was asked %d times in ten beats", n)
@@ -324,17 +324,17 @@ func TestKindsOfRequests(t *testing.T) {
 		if _, _, err := c.spaces[0].Begin().Get(t.Context(), "never"); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, func() bool { return k.of(CallBury) > 0 && k.of(CallForget) > 0 })
+		eventually(t, func() bool { return k.of(CallCollect) > 0 && k.of(CallTruncate) > 0 })
 		eventually(t, func() bool { return k.of(CallPoll) > 0 })
 		if log, persist := k.of(CallLog), k.of(CallPersist); (log > 0) != async || (persist > 0) == async || k.of(CallLoad) == 0 || (k.of(CallMerge) > 0) != async || (k.of(CallClaim) > 0) != async {
 			t.Errorf("async %v: %v", async, k.n)
 		}
-		buried, server := k.of(CallBury), c.servers[0]
+		buried, server := k.of(CallCollect), c.servers[0]
 		for range 5 * settleBeats {
-			server.letGo()
+			server.truncate()
 			eventually(t, func() bool { server.mu.Lock(); defer server.mu.Unlock(); return !server.settle.busy })
 		}
-		if n := k.of(CallBury); n > buried+1 {
+		if n := k.of(CallCollect); n > buried+1 {
 			t.Errorf("async %v: the store was told to bury %d times, and then %d", async, buried, n)
 		}
 	}

@@ -177,7 +177,7 @@ func (s *Session[V]) ask(ctx context.Context, in func(op mesh.Op) mesh.Input, ke
 // them had acknowledged before it died.
 func (s *Session[V]) read(ctx context.Context, in func(op mesh.Op) mesh.Input, keys ...string) ([]mesh.Item, error) {
 	items, err := s.ask(ctx, in, keys...)
-	if !errors.Is(err, ErrBehind) && !errors.Is(err, ErrOver) {
+	if !errors.Is(err, ErrBehind) && !errors.Is(err, ErrExpelled) {
 		return items, err
 	}
 	server, e := s.sp.server()

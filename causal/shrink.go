@@ -50,7 +50,7 @@ func (s *Session[V]) least() (n int) {
 	for _, w := range s.m.Carried {
 		n += 64
 		for _, m := range w.Muts {
-			n += len(m.Key) + len(m.Value) + 16*len(m.Over)
+			n += len(m.Key) + len(m.Value) + 16*len(m.Supersedes)
 		}
 		n += 16 * len(w.After)
 	}

@@ -170,7 +170,7 @@ func (t *Tx[V]) Set(key string, value V) error {
 	}
 	m := mesh.Mut{Key: key}
 	if was := t.buffered(key); was != nil && t.sp.opt.Merge != nil {
-		m.Beside = was.Beside || was.Delete
+		m.Siblings = was.Siblings || was.Delete
 		if !was.Delete {
 			old, err := t.sp.opt.Codec.Decode(was.Value)
 			if err == nil {

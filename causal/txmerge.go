@@ -30,7 +30,7 @@ func (t *Tx[V]) decode(key string, it mesh.Item) (out Item[V], err error) {
 		return out, nil
 	}
 	own, err := t.sp.opt.Codec.Decode(b.Value)
-	if err != nil || b.Beside {
+	if err != nil || b.Siblings {
 		return Item[V]{own, err == nil}, err
 	}
 	out, err = t.sp.fold(key, it)
@@ -57,7 +57,7 @@ func (t *Tx[V]) Update(ctx context.Context, key string, f func(value V, exists b
 	if err != nil {
 		return err
 	}
-	t.m.Set(mesh.Mut{Key: key, Value: b, Beside: t.sp.opt.Merge != nil})
+	t.m.Set(mesh.Mut{Key: key, Value: b, Siblings: t.sp.opt.Merge != nil})
 	return nil
 }
 
@@ -76,7 +76,7 @@ func (t *Tx[V]) settle(ctx context.Context) error {
 	}
 	for i, key := range keys {
 		m := *t.buffered(key)
-		if !m.Delete && !m.Beside {
+		if !m.Delete && !m.Siblings {
 			it, err := t.decode(key, items[i])
 			if err != nil && !errors.Is(err, ErrUnlawful) {
 				return err
@@ -85,7 +85,7 @@ func (t *Tx[V]) settle(ctx context.Context) error {
 				return err
 			}
 		}
-		m.Over, m.Beside = items[i].Dots(), true
+		m.Supersedes, m.Siblings = items[i].Dots(), true
 		t.m.Set(m)
 	}
 	return nil
@@ -114,7 +114,7 @@ func (t *Tx[V]) reconcile(f *Tx[V]) error {
 		if m.Value, err = t.sp.encode(m.Key, v); err != nil {
 			return err
 		}
-		m.Beside = m.Beside && own.Beside // else the snapshot's is merged with it
+		m.Siblings = m.Siblings && own.Siblings // else the snapshot's is merged with it
 		f.m.Buffer[i] = m
 	}
 	return nil

@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/freshet-cache/freshet/store/dotted"
+	"github.com/freshet-cache/freshet/store/journal"
 	"github.com/freshet-cache/freshet/store/memory"
 )
 
 // alone is a server of its own over a store with hooks, and a space of it.
-func alone(t *testing.T, opt memory.Options) (*memory.Dotted, *Server, *Space[string]) {
+func alone(t *testing.T, opt memory.Options) (*memory.Journal, *Server, *Space[string]) {
 	t.Helper()
 	c := gather(t, 1, opt, nil)
 	return c.store, c.servers[0], c.spaces[0]
@@ -32,7 +32,7 @@ func TestUnfinishedWrites(t *testing.T) {
 	<-begun
 	ended := make(chan error)
 	go func() { ended <- server.Close(t.Context()) }()
-	if err := <-told; !errors.Is(err, ErrOutcomeUnknown) || errors.Is(err, ErrOver) {
+	if err := <-told; !errors.Is(err, ErrOutcomeUnknown) || errors.Is(err, ErrExpelled) {
 		t.Errorf("a write that the store has is answered with %v", err)
 	}
 	close(free)
@@ -47,7 +47,7 @@ func TestUnfinishedWrites(t *testing.T) {
 // The same of a write that the store took without saying so, before it refused the life.
 func TestFencedWrites(t *testing.T) {
 	tries := 0
-	var store *memory.Dotted
+	var store *memory.Journal
 	store, _, space := alone(t, memory.Options{After: func(ctx context.Context, c memory.Call) error {
 		if c.Op != memory.OpPersist || c.Key != "k" {
 			return nil
@@ -59,13 +59,13 @@ func TestFencedWrites(t *testing.T) {
 	}})
 	err := space.Begin().Set(t.Context(), "k", "v")
 	rows, e := store.Load(t.Context(), "k")
-	if e != nil || string(rows[0].Value) != "v" || rows[0].Dot != (dotted.Dot{Origin: 1, N: 1}) {
+	if e != nil || string(rows[0].Value) != "v" || rows[0].Dot != (journal.Dot{Incarnation: 1, N: 1}) {
 		t.Fatalf("%+v, %v", rows, e)
 	}
 	if !errors.Is(err, ErrOutcomeUnknown) {
 		t.Errorf("a write that the store has is answered with %v", err)
 	}
-	if err := space.Begin().Set(t.Context(), "k", "w"); !errors.Is(err, ErrOver) {
+	if err := space.Begin().Set(t.Context(), "k", "w"); !errors.Is(err, ErrExpelled) {
 		t.Errorf("a write that has not begun is answered with %v", err)
 	}
 }

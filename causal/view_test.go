@@ -25,7 +25,7 @@ func TestJoinAndCrash(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c.enter(func(v *View) { v.Ring, v.Newest = append(v.Ring, Member{3, "2"}), 3 })
+	c.enter(func(v *View) { v.Ring, v.Newest = append(v.Ring, RingServer{3, "2"}), 3 })
 	c.start(t, true)
 	eventually(t, func() bool { return c.servers[2].Joined() })
 	at3 := roam(t, s, c.spaces[2])
@@ -40,7 +40,7 @@ func TestJoinAndCrash(t *testing.T) {
 		}
 	}
 	c.servers[2].crash()
-	c.enter(func(v *View) { v.Ring, v.Lost = v.Ring[:2], []uint32{3} })
+	c.enter(func(v *View) { v.Ring, v.Departed = v.Ring[:2], []uint32{3} })
 	for i := range 200 {
 		at := roam(t, at3, c.spaces[i%2])
 		eventually(t, func() bool {
@@ -51,10 +51,10 @@ func TestJoinAndCrash(t *testing.T) {
 			return err == nil && v == fmt.Sprint("w", i)
 		})
 	}
-	if life := <-c.retired; life != 3 {
-		t.Errorf("life %d was retired", life)
+	if incarnation := <-c.retired; incarnation != 3 {
+		t.Errorf("life %d was retired", incarnation)
 	}
-	c.enter(func(v *View) { v.Lost = nil })
+	c.enter(func(v *View) { v.Departed = nil })
 	for i := range 200 { // without a token too
 		if v, _, err := c.spaces[0].Begin().Get(ctx, fmt.Sprint("k", i)); err != nil || v != fmt.Sprint("w", i) {
 			t.Fatalf("k%d is %q after all, %v", i, v, err)
@@ -75,7 +75,7 @@ func TestJoinBehindManyWrites(t *testing.T) {
 	}
 	c.mu.Lock()
 	c.enter(func(v *View) {
-		v.Ring, v.Lost, v.Newest = []Member{v.Ring[0], {3, "2"}}, []uint32{2}, 3
+		v.Ring, v.Departed, v.Newest = []RingServer{v.Ring[0], {3, "2"}}, []uint32{2}, 3
 	})
 	c.mu.Unlock()
 	c.start(t, true)
@@ -112,7 +112,7 @@ func (s *Server) crash() {
 func TestLeftBehind(t *testing.T) {
 	c, ctx := gather(t, 3, memory.Options{}, nil), t.Context()
 	v := c.view
-	v.Number, v.Ring, v.Lost = 2, v.Ring[:2], []uint32{3}
+	v.Number, v.Ring, v.Departed = 2, v.Ring[:2], []uint32{3}
 	c.servers[0].Enter(v)
 	c.servers[1].Enter(v)
 	s := c.spaces[0].Begin()
@@ -164,12 +164,12 @@ func TestAllRestart(t *testing.T) {
 		if err := c.store.Fence(ctx, o+1); err != nil { // or what they were saying to the store may come later
 			t.Fatal(err)
 		}
-		if _, settled[o+1], err = c.store.Journal(ctx, o+1, 0, 1); err != nil {
+		if _, settled[o+1], err = c.store.Entries(ctx, o+1, 0, 1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	c.change = func(o *Options) { o.Floor, o.Settled = largest, settled }
-	c.view = View{Number: 2, Ring: []Member{{3, "2"}}, Lost: []uint32{1, 2}, Newest: 3}
+	c.change = func(o *Options) { o.Floor, o.Truncated = largest, settled }
+	c.view = View{Number: 2, Ring: []RingServer{{3, "2"}}, Departed: []uint32{1, 2}, Newest: 3}
 	c.start(t, false)
 	at := roam(t, s, c.spaces[2])
 	eventually(t, func() bool {
@@ -205,29 +205,29 @@ func TestCausalWhileTheRingChanges(t *testing.T) {
 		switch ring := c.view.Ring; {
 		case len(ring) < 3 || r.IntN(2) == 0 && len(ring) < 5:
 			at, o := r.IntN(len(ring)+1), uint32(len(c.servers)+1)
-			c.enter(func(v *View) { v.Ring, v.Newest = slices.Insert(v.Ring, at, Member{o, fmt.Sprint(o - 1)}), o })
+			c.enter(func(v *View) { v.Ring, v.Newest = slices.Insert(v.Ring, at, RingServer{o, fmt.Sprint(o - 1)}), o })
 			c.mu.Unlock()
 			c.start(t, true)
 			continue
 		default:
 			at := r.IntN(len(ring))
-			gone := ring[at].Origin
+			gone := ring[at].Incarnation
 			if r.IntN(2) == 0 {
 				c.servers[gone-1].crash()
 			}
-			c.enter(func(v *View) { v.Ring, v.Lost = slices.Delete(v.Ring, at, at+1), append(v.Lost, gone) })
+			c.enter(func(v *View) { v.Ring, v.Departed = slices.Delete(v.Ring, at, at+1), append(v.Departed, gone) })
 		}
 		c.mu.Unlock()
 	}
 	end()
 	t.Logf("%d acts, %d lives, view %d", len(h.acts), len(c.servers), c.view.Number)
 	retired := map[uint32]bool{}
-	for deadline := time.After(30 * time.Second); len(retired) < len(c.view.Lost); {
+	for deadline := time.After(30 * time.Second); len(retired) < len(c.view.Departed); {
 		select {
-		case life := <-c.retired:
-			retired[life] = true
+		case incarnation := <-c.retired:
+			retired[incarnation] = true
 		case <-deadline:
-			t.Fatalf("of %v only %v were retired", c.view.Lost, retired)
+			t.Fatalf("of %v only %v were retired", c.view.Departed, retired)
 		}
 	}
 }
@@ -242,7 +242,7 @@ func (c *cluster) wander(t *testing.T, clients int) (h *history, end func()) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		for _, m := range c.view.Ring {
-			out = append(out, int(m.Origin)-1)
+			out = append(out, int(m.Incarnation)-1)
 		}
 		return out
 	}
@@ -291,7 +291,7 @@ func TestLeaseOver(t *testing.T) {
 	if items, err := c.spaces[1].Begin().GetMany(ctx, "never", "k"); err != nil || items[0].Exists || items[1].Value != "v" {
 		t.Errorf("%+v, %v", items, err)
 	}
-	if err := s.Set(ctx, "k", "w"); !errors.Is(err, ErrOver) {
+	if err := s.Set(ctx, "k", "w"); !errors.Is(err, ErrExpelled) {
 		t.Errorf("it takes a write: %v", err)
 	}
 }

@@ -19,20 +19,20 @@ import (
 )
 
 // desk is a coordinator that keeps its state in memory.
-type desk struct {
+type memoryCoordinator struct {
 	mu    sync.Mutex
 	state []byte
 	term  uint64
 }
 
-func (d *desk) Lead(context.Context) (shard.Leadership, error) {
+func (d *memoryCoordinator) Lead(context.Context) (shard.Leadership, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.term++
 	return shard.Leadership{Term: d.term, State: d.state}, nil
 }
 
-func (d *desk) Save(_ context.Context, term uint64, state []byte) error {
+func (d *memoryCoordinator) Save(_ context.Context, term uint64, state []byte) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if term != d.term {
@@ -67,7 +67,7 @@ func newCluster(t *testing.T, nodes int, st memory.Options, opt Options[string])
 // newClusterOver is newCluster with messages that carry delivers, or loses.
 func newClusterOver(t *testing.T, nodes int, st memory.Options, opt Options[string], carry func(deliver func())) *cluster {
 	c := &cluster{carry: carry, st: memory.New(st), nodes: make([]atomic.Pointer[shard.Node], nodes)}
-	c.assigner = shard.StartAssigner(&desk{}, shard.AssignerOptions{
+	c.assigner = shard.StartAssigner(&memoryCoordinator{}, shard.AssignerOptions{
 		AssignerOptions: lease.AssignerOptions{Length: lease.Tick(2 * time.Second), First: []string{"k3", "k6"}}, Beat: 20 * time.Millisecond,
 		Send: func(node string, msg any) {
 			c.post(func() {
@@ -111,7 +111,7 @@ func newClusterOver(t *testing.T, nodes int, st memory.Options, opt Options[stri
 func (c *cluster) mute(node int) { c.muted.Store(int64(node) + 1) }
 
 // tell loses one message of sixteen, and carries another twice.
-func (c *cluster) tell(to lease.Member, message []byte) {
+func (c *cluster) tell(to lease.GroupMember, message []byte) {
 	luck := c.told.Add(1) % 16
 	for times := luck; c.ready.Load() && times > 0; times -= 14 { // never for 0, twice for 15
 		c.post(func() {
@@ -298,7 +298,7 @@ func TestEntriesMoveAlong(t *testing.T) {
 	if !c.assigner.Move("k7", fmt.Sprint("n", 1-from)) {
 		t.Fatal("it does not move")
 	}
-	eventually(t, func() bool { return n.events[clink.Inherited].Load() >= 500 })
+	eventually(t, func() bool { return n.events[clink.Transferred].Load() >= 500 })
 	loads := n.loads.Load()
 	for i := range 500 {
 		eventually(t, func() bool { // the lease may lapse for a moment on a busy machine
@@ -341,7 +341,7 @@ func TestEntriesOutliveACut(t *testing.T) {
 	if !c.assigner.Move(key(200), fmt.Sprint("n", 1-from)) {
 		t.Fatal("it does not move")
 	}
-	eventually(t, func() bool { return n.events[clink.Inherited].Load() >= 90 })
+	eventually(t, func() bool { return n.events[clink.Transferred].Load() >= 90 })
 	for i := range 500 {
 		at, moved := from, i >= 200 && i < 300
 		if moved {

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/freshet-cache/freshet/linear/clink"
-	"github.com/freshet-cache/freshet/linear/loan"
+	"github.com/freshet-cache/freshet/linear/crossowner"
 	"github.com/freshet-cache/freshet/shard/lease"
 	"github.com/freshet-cache/freshet/store/memory"
 )
@@ -21,7 +21,7 @@ type other struct {
 	err   error
 }
 
-func (o *other) Join(Member)         {}
+func (o *other) Join(Participant)    {}
 func (o *other) Owner(string) string { return "there" }
 func (o *other) Self() string        { return "here" }
 func (o *other) Call(_ context.Context, _ string, request []byte) ([]byte, error) {
@@ -111,10 +111,10 @@ func TestRepliesOfOwners(t *testing.T) {
 			t.Errorf("%d bytes of guards: %v, %v", n, guards, err)
 		}
 	}
-	for reply, want := range map[string]loan.Outcome{"y": loan.Unknown, "y\x00": loan.Outcome(0), "y\x00\x00": loan.Unknown, "y\xff": loan.Unknown, "n": loan.Unknown, "": loan.Unknown,
-		fmt.Sprintf("y%c", loan.Unknown+1): loan.Unknown} {
+	for reply, want := range map[string]crossowner.Outcome{"y": crossowner.Unknown, "y\x00": crossowner.Outcome(0), "y\x00\x00": crossowner.Unknown, "y\xff": crossowner.Unknown, "n": crossowner.Unknown, "": crossowner.Unknown,
+		fmt.Sprintf("y%c", crossowner.Unknown+1): crossowner.Unknown} {
 		peers.reply, peers.err = []byte(reply), nil
-		if got := c.askToSettle(t.Context(), "there", id, loan.Lost); got != want {
+		if got := c.askToSettle(t.Context(), "there", id, crossowner.StatusUnknown); got != want {
 			t.Errorf("settled with %q: %v, want %v", reply, got, want)
 		}
 	}

@@ -68,7 +68,7 @@ func (c *Cache[V]) offer(h *shard.Handle, over lease.Range, under lease.Gen, nex
 	var batch []Offer
 	size := 0
 	for key, e := range c.kept.All() {
-		if e.right.stands(key).handle != h || e.right.until != 0 || !over.Contains(key) {
+		if e.validity.current(key).handle != h || e.validity.until != 0 || !over.Contains(key) {
 			continue
 		}
 		o := Offer{Key: key, Exists: e.version&gone == 0, Version: e.version &^ gone}

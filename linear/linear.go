@@ -91,7 +91,7 @@ type Options[V any] struct {
 	// key, which takes it with Told. It is called under a lock: it must not block, and may
 	// lose the message. Node is then the name of this life of the node, as the leases have
 	// it. Default: keys are not replicated, and the node must not ask for leases of groups.
-	Tell func(to lease.Member, message []byte)
+	Tell func(to lease.GroupMember, message []byte)
 	Node string
 	// Peers are the other nodes of a cluster, which a View reads from and borrows of. It
 	// takes the place of Join and Offer. Default: there are none.
@@ -145,17 +145,17 @@ type Cache[V any] struct {
 	sampler sampler
 	fates   fates
 
-	mu       sync.Mutex // guards the fields below, and every step of the machine
-	pod      *clink.Pod
-	rights   map[lease.Gen]*right   // of leases, without expiry
-	offering map[chan struct{}]bool // hand-overs under way
-	waiting  map[clink.Op]*waiter[V]
-	loans    map[clink.ID]*lending[V]
-	members  members
-	ops      uint64
-	closed   bool
-	broken   bool // an invariant failed: read through, and keep nothing
-	retags   bool // entries are about to be moved to the rights they stand under
+	mu         sync.Mutex // guards the fields below, and every step of the machine
+	pod        *clink.Pod
+	validities map[lease.Gen]*validity // of leases, without expiry
+	offering   map[chan struct{}]bool  // hand-overs under way
+	waiting    map[clink.Op]*waiter[V]
+	crossOwner map[clink.ID]*locking[V]
+	members    members
+	ops        uint64
+	closed     bool
+	broken     bool // an invariant failed: read through, and keep nothing
+	retags     bool // entries are about to be moved to the rights they stand under
 
 	work tasks // requests to the store under way
 	ctx  context.Context
@@ -165,9 +165,9 @@ type Cache[V any] struct {
 // entry is what is kept for a key: the latest state, as long as its right holds.
 // It is small, for a hit copies it and a million of them are kept.
 type entry[V any] struct {
-	value   V
-	version uint64 // with the bit gone set if the key is absent
-	right   *right
+	value    V
+	version  uint64 // with the bit gone set if the key is absent
+	validity *validity
 }
 
 const gone = 1 << 63 // versions fit 63 bits
@@ -184,10 +184,10 @@ func New[V any](opt Options[V]) (*Cache[V], error) {
 	if err := opt.check(); err != nil {
 		return nil, err
 	}
-	c := &Cache[V]{opt: opt, fates: fates{seed: maphash.MakeSeed()}, rights: map[lease.Gen]*right{}, offering: map[chan struct{}]bool{}, waiting: map[clink.Op]*waiter[V]{}, loans: map[clink.ID]*lending[V]{}}
+	c := &Cache[V]{opt: opt, fates: fates{seed: maphash.MakeSeed()}, validities: map[lease.Gen]*validity{}, offering: map[chan struct{}]bool{}, waiting: map[clink.Op]*waiter[V]{}, crossOwner: map[clink.ID]*locking[V]{}}
 	weigh := func(key string, e entry[V]) uint32 {
 		w := len(key) + opt.Codec.Size(e.value) + int(unsafe.Sizeof(e)) + mapBytes
-		if e.right.until != 0 {
+		if e.validity.until != 0 {
 			w += rightBytes
 		}
 		return uint32(w)
@@ -201,7 +201,7 @@ func New[V any](opt Options[V]) (*Cache[V], error) {
 		return nil, fmt.Errorf("linear: the map of entries: %w", err)
 	}
 	c.ctx, c.stop = context.WithCancel(context.Background())
-	c.pod = clink.NewPod(clink.Options{Life: rand.Uint64(), Drift: opt.Drift, Queue: opt.Queue, Tags: true, Entry: c.entry})
+	c.pod = clink.NewPod(clink.Options{Incarnation: rand.Uint64(), Drift: opt.Drift, Queue: opt.Queue, Tags: true, Entry: c.entry})
 	c.members = newMembers(opt.Node, opt.Drift)
 	_, single := opt.Peers.(alone)
 	switch {
@@ -241,7 +241,7 @@ func (c *Cache[V]) Get(ctx context.Context, key string) (V, bool, error) {
 		if now&(sampleEvery-1) == 0 {
 			c.sampler.note(key)
 		}
-		if e.right.serves(now) || e.right.outlived(key, now) {
+		if e.validity.serves(now) || e.validity.heldBySuccessor(key, now) {
 			return e.value, e.version&gone == 0, nil
 		}
 	}
@@ -267,7 +267,7 @@ func (c *Cache[V]) Peek(key string) (Entry[V], bool) {
 	if now&(sampleEvery-1) == 0 {
 		c.sampler.note(key)
 	}
-	if !e.right.serves(now) && !e.right.outlived(key, now) {
+	if !e.validity.serves(now) && !e.validity.heldBySuccessor(key, now) {
 		return Entry[V]{}, false
 	}
 	return e.public(now, c.opt.Drift), true
@@ -287,8 +287,8 @@ func (c *Cache[V]) VersionEntry(ctx context.Context, key string) (Entry[V], erro
 		if now&(sampleEvery-1) == 0 {
 			c.sampler.note(key)
 		}
-		if e.right.serves(now) || e.right.outlived(key, now) {
-			return Entry[V]{Exists: e.version&gone == 0, Version: e.version &^ gone, Hit: true, Copy: e.right.handle.Copy}, nil
+		if e.validity.serves(now) || e.validity.heldBySuccessor(key, now) {
+			return Entry[V]{Exists: e.version&gone == 0, Version: e.version &^ gone, Hit: true, Copy: e.validity.handle.Copy}, nil
 		}
 	}
 	return c.miss(ctx, key)
@@ -296,8 +296,8 @@ func (c *Cache[V]) VersionEntry(ctx context.Context, key string) (Entry[V], erro
 
 // public is the entry as readers see it.
 func (e *entry[V]) public(now lease.Tick, drift int64) Entry[V] {
-	out := Entry[V]{Value: e.value, Exists: e.version&gone == 0, Version: e.version &^ gone, Hit: true, Copy: e.right.handle.Copy}
-	if until := e.right.until; until != 0 {
+	out := Entry[V]{Value: e.value, Exists: e.version&gone == 0, Version: e.version &^ gone, Hit: true, Copy: e.validity.handle.Copy}
+	if until := e.validity.until; until != 0 {
 		out.TTL = time.Duration(clink.Left(now, until, drift))
 	}
 	return out
@@ -331,7 +331,7 @@ func (c *Cache[V]) Hits(keys []string, out []Entry[V]) (n int) {
 		}
 		for i := range found[:some] {
 			e := &found[i]
-			if !e.right.serves(now) && !e.right.outlived(keys[i], now) {
+			if !e.validity.serves(now) && !e.validity.heldBySuccessor(keys[i], now) {
 				return n
 			}
 			out[n] = e.public(now, c.opt.Drift)
@@ -455,5 +455,5 @@ func (c *Cache[V]) Bytes() int64 { return int64(c.kept.WeightedSize()) }
 func (c *Cache[V]) Leases() (own, copies int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.rights) - len(c.members.leases), len(c.members.leases)
+	return len(c.validities) - len(c.members.leases), len(c.members.leases)
 }

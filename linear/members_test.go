@@ -206,7 +206,7 @@ func (cl *client) hot(t *testing.T, key string, n int) {
 
 // A node that shares nothing is told of it by others, late: it keeps nothing.
 func TestToldOfWhatItDoesNotShare(t *testing.T) {
-	c, err := New(Options[string]{Store: memory.New(memory.Options{}), Codec: String(), Node: "n0", Tell: func(lease.Member, []byte) {}})
+	c, err := New(Options[string]{Store: memory.New(memory.Options{}), Codec: String(), Node: "n0", Tell: func(lease.GroupMember, []byte) {}})
 	if err != nil {
 		t.Fatal(err)
 	}

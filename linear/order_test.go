@@ -53,7 +53,7 @@ func TestClockIsReadAfterTheLookUp(t *testing.T) {
 				lookups := &slowLookups{}
 				c := openAt(t, &otter.Options[string, entry[string]]{StatsRecorder: lookups})
 				h := shard.NewHandle(lease.Lease{Gen: 1}, c.opt.Clock, c.opt.Clock.Now()+lease.Tick(length))
-				c.kept.Set("k", entry[string]{value: "v", version: 2, right: newRight(h)})
+				c.kept.Set("k", entry[string]{value: "v", version: 2, validity: newValidity(h)})
 				lookups.takes = takes
 				if got := served(c); got != want {
 					t.Errorf("%s: after a look-up of %v, under a lease of %v, it serves from memory: %v", name, takes, length, got)
@@ -97,24 +97,24 @@ func TestWhatOutlivesItsLease(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cache := openAt(t, &otter.Options[string, entry[string]]{})
 				start := cache.opt.Clock.Now()
-				under := func(gen lease.Gen, low, high string, length time.Duration) *right {
+				under := func(gen lease.Gen, low, high string, length time.Duration) *validity {
 					h := shard.NewHandle(lease.Lease{Range: lease.Range{Low: low, High: high}, Gen: gen}, cache.opt.Clock, start+lease.Tick(length))
-					cache.rights[gen] = newRight(h)
-					return cache.rights[gen]
+					cache.validities[gen] = newValidity(h)
+					return cache.validities[gen]
 				}
 				r := under(1, "", "", first)
 				under(2, "b", "c", second)
 				under(3, "d", "", first)
 				under(4, "d", "e", third)
-				e := entry[string]{value: "v", version: 2, right: r}
+				e := entry[string]{value: "v", version: 2, validity: r}
 				if c.life != 0 {
-					e.right = r.before(start + lease.Tick(c.life))
+					e.validity = r.before(start + lease.Tick(c.life))
 				}
 				cache.kept.Set(c.key, e)
 				cache.retags = true // nobody moves entries but the test
 				for _, next := range []clink.Retag{{Old: 1, New: 2, Range: lease.Range{Low: "b", High: "c"}}, {Old: 1, New: 3, Range: lease.Range{Low: "d"}},
 					{Old: 3, New: 4, Range: lease.Range{Low: "d", High: "e"}}} {
-					cache.bequeath(next)
+					cache.transfer(next)
 				}
 				if moved {
 					cache.retag()
@@ -147,14 +147,14 @@ func TestWhatIsOffered(t *testing.T) {
 	}
 	now := cache.opt.Clock.Now()
 	h, other := shard.NewHandle(lease.Lease{Gen: 7}, cache.opt.Clock, now), shard.NewHandle(lease.Lease{Gen: 6}, cache.opt.Clock, now)
-	r, before := newRight(h), newRight(other)
+	r, before := newValidity(h), newValidity(other)
 	for key, e := range map[string]entry[string]{
-		"a":  {value: "before the part", version: 2, right: r},
-		"b":  {value: "v", version: 2, right: r},
-		"b1": {version: 4 | gone, right: r},
-		"b2": {value: "expires", version: 6, right: r.before(now + 1e12)},
-		"b3": {value: "another lease", version: 8, right: before},
-		"c":  {value: "behind the part", version: 2, right: r},
+		"a":  {value: "before the part", version: 2, validity: r},
+		"b":  {value: "v", version: 2, validity: r},
+		"b1": {version: 4 | gone, validity: r},
+		"b2": {value: "expires", version: 6, validity: r.before(now + 1e12)},
+		"b3": {value: "another lease", version: 8, validity: before},
+		"c":  {value: "behind the part", version: 2, validity: r},
 	} {
 		cache.kept.Set(key, e)
 	}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/freshet-cache/freshet/linear/clink"
-	"github.com/freshet-cache/freshet/linear/loan"
+	"github.com/freshet-cache/freshet/linear/crossowner"
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
 )
@@ -17,7 +17,7 @@ import (
 type Peers interface {
 	// Join is called once, with what takes the slices this node may own and answers the
 	// requests of the others.
-	Join(m Member)
+	Join(m Participant)
 	// Owner is the name of the node that owns key, by which all nodes call it, as far as
 	// is known; empty if nobody does. Self is this node's.
 	Owner(key string) string
@@ -28,7 +28,7 @@ type Peers interface {
 }
 
 // Member is this node's part of a space.
-type Member interface {
+type Participant interface {
 	shard.Watcher
 	// Serve answers a request of another node.
 	Serve(ctx context.Context, request []byte) []byte
@@ -39,7 +39,7 @@ type Member interface {
 // alone are the peers of a node without any.
 type alone struct{}
 
-func (alone) Join(Member)         {}
+func (alone) Join(Participant)    {}
 func (alone) Owner(string) string { return "" }
 func (alone) Self() string        { return "" }
 func (alone) Call(context.Context, string, []byte) ([]byte, error) {
@@ -49,8 +49,8 @@ func (alone) Call(context.Context, string, []byte) ([]byte, error) {
 // What nodes say to each other about a space. Each request begins with its kind.
 const (
 	askRead   byte = 'r' // a key: what is its value?
-	askLend   byte = 'l' // an id and keys: lend them
-	askSettle byte = 's' // an id and a loan.Status: so it ended
+	askLock   byte = 'l' // an id and keys: lend them
+	askSettle byte = 's' // an id and a crossowner.Status: so it ended
 	askOffer  byte = 'o' // entries of a slice that moves here
 
 	sayYes      byte = 'y' // what was asked for follows
@@ -69,12 +69,12 @@ func (c *Cache[V]) Serve(ctx context.Context, request []byte) []byte {
 		if key := string(f.bytes()); f.whole() {
 			return c.serveRead(ctx, key)
 		}
-	case askLend:
+	case askLock:
 		id, keys := f.id(), f.strings()
 		if f.whole() && len(keys) > 0 && id != (clink.ID{}) {
 			ctx, cancel := context.WithTimeout(ctx, c.opt.Timeout) // the borrower waits no longer
 			defer cancel()
-			guards, err := c.lend(ctx, id, keys)
+			guards, err := c.lock(ctx, id, keys)
 			if err != nil {
 				return refusal(err)
 			}
@@ -86,8 +86,8 @@ func (c *Cache[V]) Serve(ctx context.Context, request []byte) []byte {
 		}
 	case askSettle:
 		id, status := f.id(), f.byte()
-		if f.whole() && status <= byte(loan.Lost) {
-			return []byte{sayYes, byte(c.settle(ctx, id, loan.Status(status)))}
+		if f.whole() && status <= byte(crossowner.StatusUnknown) {
+			return []byte{sayYes, byte(c.settle(ctx, id, crossowner.Status(status)))}
 		}
 	case askOffer:
 		if after, batch, ok := f.offers(); ok {
@@ -168,7 +168,7 @@ func (c *Cache[V]) fetch(ctx context.Context, key string) (e Entry[V], ok bool) 
 }
 
 func (c *Cache[V]) askToLend(ctx context.Context, owner string, id clink.ID, keys []string) ([]clink.Token, error) {
-	req := append([]byte{askLend}, id[:]...)
+	req := append([]byte{askLock}, id[:]...)
 	req = binary.AppendUvarint(req, uint64(len(keys)))
 	for _, k := range keys {
 		req = appendBytes(req, k)
@@ -187,12 +187,12 @@ func (c *Cache[V]) askToLend(ctx context.Context, owner string, id clink.ID, key
 	return guards, nil
 }
 
-func (c *Cache[V]) askToSettle(ctx context.Context, owner string, id clink.ID, status loan.Status) loan.Outcome {
+func (c *Cache[V]) askToSettle(ctx context.Context, owner string, id clink.ID, status crossowner.Status) crossowner.Outcome {
 	b, err := c.call(ctx, owner, append(append([]byte{askSettle}, id[:]...), byte(status)))
-	if err != nil || len(b) != 1 || b[0] > byte(loan.Unknown) {
-		return loan.Unknown
+	if err != nil || len(b) != 1 || b[0] > byte(crossowner.Unknown) {
+		return crossowner.Unknown
 	}
-	return loan.Outcome(b[0])
+	return crossowner.Outcome(b[0])
 }
 
 // offerPeers carries entries to the next owner of their slice.

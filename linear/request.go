@@ -94,7 +94,7 @@ func (c *Cache[V]) load(r clink.Load) (clink.Input, error) {
 	}
 	row, err := load(ctx, r.Key)
 	if err != nil {
-		return clink.Loaded{Call: r.Call, Status: clink.Lost}, err
+		return clink.Loaded{Call: r.Call, Status: clink.StatusUnknown}, err
 	}
 	return clink.Loaded{Call: r.Call, Row: fromRow(row)}, nil
 }
@@ -129,7 +129,7 @@ func (c *Cache[V]) splits(r clink.ReadSplits) (clink.Input, error) {
 	defer cancel()
 	points, err := c.opt.Store.Splits(ctx, r.Range.Low, r.Range.High)
 	if err != nil {
-		return clink.Splits{Call: r.Call, Status: clink.Lost}, err
+		return clink.Splits{Call: r.Call, Status: clink.StatusUnknown}, err
 	}
 	return clink.Splits{Call: r.Call, Points: points}, nil
 }
@@ -148,6 +148,6 @@ func status(err error) clink.Status {
 	case store.Definite(err):
 		return clink.Refused
 	default: // we cannot tell, so it may still happen
-		return clink.Lost
+		return clink.StatusUnknown
 	}
 }

@@ -33,11 +33,11 @@ func TestStoreErrorsAreSorted(t *testing.T) {
 		{store.ErrClosed, clink.Refused},
 		{fmt.Errorf("%w: no connection: %w", store.ErrUnavailable, context.DeadlineExceeded), clink.Refused},
 		{fmt.Errorf("%w: while waiting: %w", store.ErrGuardMismatch, context.Canceled), clink.Mismatch},
-		{context.DeadlineExceeded, clink.Lost},
-		{context.Canceled, clink.Lost},
-		{context.Cause(deadline), clink.Lost},
-		{fmt.Errorf("commit: %w", context.DeadlineExceeded), clink.Lost},
-		{errors.New("connection reset by peer"), clink.Lost},
+		{context.DeadlineExceeded, clink.StatusUnknown},
+		{context.Canceled, clink.StatusUnknown},
+		{context.Cause(deadline), clink.StatusUnknown},
+		{fmt.Errorf("commit: %w", context.DeadlineExceeded), clink.StatusUnknown},
+		{errors.New("connection reset by peer"), clink.StatusUnknown},
 	} {
 		if got := status(c.err); got != c.want {
 			t.Errorf("%v is taken for status %d, not %d", c.err, got, c.want)

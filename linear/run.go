@@ -21,8 +21,8 @@ type waiter[V any] struct {
 	reply  chan answer[V] // holds one
 	decide func(op clink.Op, rows []clink.Row)
 
-	loan *lending[V]        // of a Lend
-	lent chan []clink.Token // holds one
+	lock   *locking[V]        // of a Lend
+	locked chan []clink.Token // holds one
 
 	joined bool // the read shares another's request
 }
@@ -106,7 +106,7 @@ func (c *Cache[V]) why(key string) MissCause {
 	switch {
 	case !ok:
 		return c.fates.why(key)
-	case e.right.until != 0 && c.opt.Clock.Now() >= e.right.until:
+	case e.validity.until != 0 && c.opt.Clock.Now() >= e.validity.until:
 		return Expired
 	}
 	return Invalid
@@ -125,7 +125,7 @@ func (c *Cache[V]) step(in clink.Input, err error) (asked []request) {
 			asked = nil
 		}
 	}()
-	asked = c.ahead(in, asked)
+	asked = c.beforeStep(in, asked)
 	outs := c.pod.Step(c.opt.Clock.Now(), in, nil)
 	if checkAlways {
 		c.pod.Check()
@@ -134,7 +134,7 @@ func (c *Cache[V]) step(in clink.Input, err error) (asked []request) {
 		switch out := out.(type) {
 		case clink.Keep:
 			c.keep(out)
-			asked = c.told(out, asked)
+			asked = c.afterKeep(out, asked)
 		case clink.Drop:
 			c.kept.Invalidate(out.Key)
 		case clink.Reply:
@@ -145,9 +145,9 @@ func (c *Cache[V]) step(in clink.Input, err error) (asked []request) {
 				c.waiting[r.Op].joined = true
 			}
 		case clink.Retag:
-			c.bequeath(out)
+			c.transfer(out)
 		default:
-			asked = c.pass(out, asked)
+			asked = c.gate(out, asked)
 		}
 	}
 	return asked
@@ -155,7 +155,7 @@ func (c *Cache[V]) step(in clink.Input, err error) (asked []request) {
 
 // keep puts an entry in place.
 func (c *Cache[V]) keep(k clink.Keep) {
-	e := entry[V]{version: k.Row.Version, right: c.rights[k.Gen]}
+	e := entry[V]{version: k.Row.Version, validity: c.validities[k.Gen]}
 	if !k.Row.Exists {
 		e.version |= gone
 	} else if !c.opt.VersionsOnly {
@@ -165,11 +165,11 @@ func (c *Cache[V]) keep(k clink.Keep) {
 			return
 		}
 	}
-	if e.right == nil || c.opt.MaxBytes < 0 {
+	if e.validity == nil || c.opt.MaxBytes < 0 {
 		c.kept.Invalidate(k.Key)
 		return
 	}
-	e.right = e.right.before(k.Until)
+	e.validity = e.validity.before(k.Until)
 	c.kept.Set(k.Key, e)
 }
 
@@ -179,7 +179,7 @@ func (c *Cache[V]) entry(key string) (clink.Keep, bool) {
 	if !ok || c.opt.VersionsOnly { // who decides from it needs the value
 		return clink.Keep{}, false
 	}
-	k := clink.Keep{Key: key, Gen: e.right.stands(key).handle.Gen, Until: e.right.until, Row: clink.Row{Exists: e.version&gone == 0, Version: e.version &^ gone}}
+	k := clink.Keep{Key: key, Gen: e.validity.current(key).handle.Gen, Until: e.validity.until, Row: clink.Row{Exists: e.version&gone == 0, Version: e.version &^ gone}}
 	if k.Row.Exists {
 		b, err := c.opt.Codec.Append(nil, e.value)
 		if err != nil {
@@ -239,7 +239,7 @@ func (c *Cache[V]) decode(r clink.Row) (Entry[V], error) {
 // can always stop being one.
 func (c *Cache[V]) stepAside(cause any) {
 	c.broken = true
-	for _, r := range c.rights {
+	for _, r := range c.validities {
 		r.handle.Revoke()
 	}
 	c.kept.InvalidateAll()
@@ -267,8 +267,8 @@ func fromRow(r store.Row) clink.Row {
 // Acquired implements shard.Watcher.
 func (c *Cache[V]) Acquired(h *shard.Handle, after lease.Gen) {
 	c.mu.Lock()
-	c.rights[h.Gen] = newRight(h)
-	c.lead(h)
+	c.validities[h.Gen] = newValidity(h)
+	c.notifyPrimary(h)
 	asked := c.step(clink.Acquired{Lease: h.Lease, Until: h.Until(), After: after}, nil)
 	c.mu.Unlock()
 	c.spawn(asked)
@@ -284,7 +284,7 @@ func (c *Cache[V]) Extended(h *shard.Handle) {
 // Revoked implements shard.Watcher: when it returns, the machine knows.
 func (c *Cache[V]) Revoked(h *shard.Handle) {
 	c.mu.Lock()
-	delete(c.rights, h.Gen)
+	delete(c.validities, h.Gen)
 	asked := c.step(clink.Revoked{Gen: h.Gen}, nil)
 	asked = c.stepPrimary(replica.Revoked{Gen: h.Gen}, asked) // the pod knows first
 	c.mu.Unlock()
@@ -296,7 +296,7 @@ func (c *Cache[V]) Revoked(h *shard.Handle) {
 func (c *Cache[V]) Loads() []lease.Load {
 	c.mu.Lock()
 	var handles []*shard.Handle
-	for _, r := range c.rights {
+	for _, r := range c.validities {
 		handles = append(handles, r.handle)
 	}
 	c.mu.Unlock()

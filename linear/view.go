@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/linear/clink"
-	"github.com/freshet-cache/freshet/linear/loan"
+	"github.com/freshet-cache/freshet/linear/crossowner"
 	"github.com/freshet-cache/freshet/store"
 )
 
@@ -99,14 +99,14 @@ func (v *View[V, T]) Update(ctx context.Context, keys []string, write func(ctx c
 	began, try := time.Now(), 0
 	for ; try < tries || time.Since(began) < v.cache.opt.Timeout; try++ { // as long as a key without an owner is waited for
 		v.cache.backoff(try)
-		u := &update[V, T]{v: v, write: write, found: make(chan loan.Found, len(keys))}
+		u := &update[V, T]{v: v, write: write, found: make(chan crossowner.Found, len(keys))}
 		_, _ = rand.Read(u.id[:]) // which never fails
 		switch outcome := u.run(ctx, keys); {
-		case outcome == loan.Done:
+		case outcome == crossowner.Done:
 			return nil
-		case outcome == loan.Unknown:
+		case outcome == crossowner.Unknown:
 			return fmt.Errorf("%w (%w)", ErrOutcomeUnknown, u.err)
-		case outcome == loan.Failed:
+		case outcome == crossowner.Failed:
 			return u.err
 		case ctx.Err() != nil:
 			return fmt.Errorf("linear: nothing was written: %w", context.Cause(ctx))
@@ -118,17 +118,17 @@ func (v *View[V, T]) Update(ctx context.Context, keys []string, write func(ctx c
 	return fmt.Errorf("linear: nothing was written, after %d attempts: %w", try, err)
 }
 
-// update is one attempt: the runtime of a loan.Borrower.
+// update is one attempt: the runtime of a crossowner.Borrower.
 type update[V, T any] struct {
 	v     *View[V, T]
 	id    clink.ID
 	write func(ctx context.Context, tx T) error
 	keys  []string
-	found chan loan.Found // has room for every owner
-	err   error           // why the last step did not succeed
+	found chan crossowner.Found // has room for every owner
+	err   error                 // why the last step did not succeed
 }
 
-func (u *update[V, T]) run(ctx context.Context, keys []string) loan.Outcome {
+func (u *update[V, T]) run(ctx context.Context, keys []string) crossowner.Outcome {
 	u.keys = keys
 	owners, peers := map[string][]string{}, u.v.cache.opt.Peers
 	for _, k := range keys {
@@ -138,19 +138,19 @@ func (u *update[V, T]) run(ctx context.Context, keys []string) loan.Outcome {
 		}
 		owners[o] = append(owners[o], k)
 	}
-	b, outs := loan.New(owners)
+	b, outs := crossowner.New(owners)
 	for {
 		for len(outs) > 0 {
 			out := outs[0]
 			outs = outs[1:]
 			switch out := out.(type) {
-			case loan.Ask:
+			case crossowner.Lock:
 				outs = b.Step(u.ask(ctx, out), outs)
-			case loan.Run:
-				outs = b.Step(loan.Ran{Status: u.transact(ctx, out.Guards)}, outs)
-			case loan.Settle:
+			case crossowner.Run:
+				outs = b.Step(crossowner.Ran{Status: u.transact(ctx, out.Guards)}, outs)
+			case crossowner.Settle:
 				u.settle(out)
-			case loan.Reply:
+			case crossowner.Reply:
 				return out.Outcome
 			}
 		}
@@ -158,45 +158,45 @@ func (u *update[V, T]) run(ctx context.Context, keys []string) loan.Outcome {
 		case f := <-u.found:
 			outs = b.Step(f, nil)
 		case <-ctx.Done():
-			outs = b.Step(loan.GivenUp{}, nil)
+			outs = b.Step(crossowner.GivenUp{}, nil)
 		}
 	}
 }
 
 // ask has one owner lend its keys.
-func (u *update[V, T]) ask(ctx context.Context, out loan.Ask) loan.Input {
+func (u *update[V, T]) ask(ctx context.Context, out crossowner.Lock) crossowner.Input {
 	c := u.v.cache
 	ctx, cancel := context.WithTimeout(ctx, c.opt.Timeout)
 	defer cancel()
 	var guards []clink.Token
 	self := out.Owner == c.opt.Peers.Self()
 	if self {
-		guards, u.err = c.lend(ctx, u.id, out.Keys)
+		guards, u.err = c.lock(ctx, u.id, out.Keys)
 	} else {
 		guards, u.err = c.askToLend(ctx, out.Owner, u.id, out.Keys)
 	}
 	if u.err != nil {
-		return loan.Denied{Owner: out.Owner, Sure: self || sure(u.err)}
+		return crossowner.Denied{Owner: out.Owner, Sure: self || sure(u.err)}
 	}
-	in := loan.Lent{Owner: out.Owner}
+	in := crossowner.Locked{Owner: out.Owner}
 	for _, g := range guards {
-		in.Guards = append(in.Guards, loan.Token(g))
+		in.Guards = append(in.Guards, crossowner.Token(g))
 	}
 	return in
 }
 
 // settle tells an owner how the transaction ended, and nobody waits for that.
-func (u *update[V, T]) settle(out loan.Settle) {
+func (u *update[V, T]) settle(out crossowner.Settle) {
 	c := u.v.cache
 	self := out.Owner == c.opt.Peers.Self()
-	if self && out.Status != loan.Lost {
+	if self && out.Status != crossowner.StatusUnknown {
 		c.settle(c.ctx, u.id, out.Status)
 		return
 	}
 	c.work.Go(func() {
 		ctx, cancel := context.WithTimeout(c.ctx, 4*c.opt.Timeout)
 		defer cancel()
-		f := loan.Found{Owner: out.Owner}
+		f := crossowner.Found{Owner: out.Owner}
 		if self {
 			f.Outcome = c.settle(ctx, u.id, out.Status)
 		} else {
@@ -207,7 +207,7 @@ func (u *update[V, T]) settle(out loan.Settle) {
 }
 
 // transact runs the caller's function in a transaction.
-func (u *update[V, T]) transact(ctx context.Context, under map[string]loan.Token) loan.Status {
+func (u *update[V, T]) transact(ctx context.Context, under map[string]crossowner.Token) crossowner.Status {
 	c := u.v.cache
 	guards := make([]store.Token, len(u.keys))
 	for i, k := range u.keys {
@@ -229,16 +229,16 @@ func (u *update[V, T]) transact(ctx context.Context, under map[string]loan.Token
 	c.opt.Recorder.StoreCall(CallCommit, time.Since(began), u.err)
 	switch {
 	case u.err == nil:
-		return loan.OK
+		return crossowner.OK
 	case errors.Is(u.err, store.ErrGuardMismatch):
-		return loan.Mismatch
+		return crossowner.Mismatch
 	case failed != nil:
 		u.err = failed
-		return loan.Refused
+		return crossowner.Refused
 	case store.Definite(u.err):
-		return loan.Refused
+		return crossowner.Refused
 	}
-	return loan.Lost
+	return crossowner.StatusUnknown
 }
 
 // built is the store of a View's cache: values that the user's queries build.

@@ -189,7 +189,7 @@ func TestViewOptions(t *testing.T) {
 // town is nodes that call each other directly, in which key ranges are dealt by hand.
 type town struct {
 	mu      sync.Mutex
-	members map[string]Member
+	members map[string]Participant
 	owner   map[string]string // by first letter
 	deaf    map[string]bool
 	handles map[string]*shard.Handle
@@ -202,7 +202,7 @@ type citizen struct {
 }
 
 func (c citizen) Self() string { return c.name }
-func (c citizen) Join(m Member) {
+func (c citizen) Join(m Participant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.members[c.name] = m
@@ -239,7 +239,7 @@ func (w *town) deal(letter, name string) {
 }
 
 func newTown() *town {
-	return &town{members: map[string]Member{}, owner: map[string]string{}, deaf: map[string]bool{}, handles: map[string]*shard.Handle{}}
+	return &town{members: map[string]Participant{}, owner: map[string]string{}, deaf: map[string]bool{}, handles: map[string]*shard.Handle{}}
 }
 
 // Transfers between keys of three owners, from all of them, while keys change hands:
@@ -311,7 +311,7 @@ func TestViewOfSeveralOwners(t *testing.T) {
 
 // A borrower that vanishes between its loan and its commit is fenced: others go on, and
 // its commit fails.
-func TestBorrowerVanishes(t *testing.T) {
+func TestCoordinatorVanishes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, tb, w := t.Context(), newTables(), newTown()
 		one := tb.view(t, Options[string]{Peers: citizen{w, "n1"}, Timeout: time.Second})
@@ -351,7 +351,7 @@ func TestBorrowerVanishes(t *testing.T) {
 // What other nodes send may be anything.
 func FuzzServe(f *testing.F) {
 	f.Add([]byte{askRead, 1, 'a'})
-	f.Add(append(append([]byte{askLend}, make([]byte, 16)...), 2, 1, 'a', 1, 'b'))
+	f.Add(append(append([]byte{askLock}, make([]byte, 16)...), 2, 1, 'a', 1, 'b'))
 	f.Add(append(append([]byte{askSettle}, make([]byte, 16)...), 3))
 	f.Add([]byte{askOffer, 1, 1, 1, 2, 1, 'a', 1, 'x'})
 	tb := newTables()

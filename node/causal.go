@@ -29,16 +29,16 @@ const tccVersions = 8
 
 // causalSpace is a causal space in this process: what its nodes share.
 type causalSpace struct {
-	name     string
-	db       int // what SELECT takes for it; 0: nothing
-	versions int
-	merge    func(a, b []byte) []byte // nil: the larger stamp wins
-	store    causal.RingStore
-	host     string
-	coord    coordinator    // nil if the keeper is in another process
-	keeper   *causal.Keeper // nil if coord is
-	home     func() string  // the address of the process whose keeper leads
-	log      causal.Log     // nil unless it is asynchronous
+	name       string
+	db         int // what SELECT takes for it; 0: nothing
+	versions   int
+	merge      func(a, b []byte) []byte // nil: the larger stamp wins
+	store      causal.RingStore
+	host       string
+	coord      coordinator    // nil if the keeper is in another process
+	leader     *causal.Leader // nil if coord is
+	leaderAddr func() string  // the address of the process whose keeper leads
+	log        causal.Log     // nil unless it is asynchronous
 }
 
 // ring is how nodes call the space among themselves: who acknowledges from a log and who does
@@ -71,13 +71,13 @@ func (p *Process) openCausal() error {
 		}
 	}
 	for _, one := range p.cfg.Spaces {
-		s := &causalSpace{name: one.Name, db: one.DB, versions: 1, merge: merges[one.Merge], host: p.host, home: p.home}
+		s := &causalSpace{name: one.Name, db: one.DB, versions: 1, merge: merges[one.Merge], host: p.host, leaderAddr: p.leaderAddr}
 		if one.TCC {
 			s.versions = tccVersions
 		}
 		var err error
 		if s.store, err = p.causalStore(s); err == nil && one.Async {
-			s.log, err = p.causalLog.Dotted(s.name)
+			s.log, err = p.causalLog.Journal(s.name)
 		}
 		if err == nil {
 			err = p.coordinateCausal(s)
@@ -87,7 +87,7 @@ func (p *Process) openCausal() error {
 		}
 		p.causal = append(p.causal, s)
 		if s.coord != nil {
-			s.keeper = causal.StartKeeper(s.coord, causal.KeeperOptions{Options: ringview.Options{Length: lease.Tick(p.cfg.Lease)}, Clock: p.clock, Logger: p.log})
+			s.leader = causal.StartLeader(s.coord, causal.LeaderOptions{Options: ringview.Options{Length: lease.Tick(p.cfg.Lease)}, Clock: p.clock, Logger: p.log})
 		}
 	}
 	return nil
@@ -96,18 +96,18 @@ func (p *Process) openCausal() error {
 func (p *Process) causalStore(of *causalSpace) (rows causal.RingStore, err error) {
 	switch s := p.store.(type) {
 	case *pebble.Store:
-		rows, err = s.Dotted(of.name)
+		rows, err = s.Journal(of.name)
 	case *postgres.Store:
-		rows, err = s.Dotted(of.name)
+		rows, err = s.Journal(of.name)
 	default:
-		rows = memory.NewDotted(memory.Options{})
+		rows = memory.NewJournal(memory.Options{})
 	}
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
-	return rows, rows.Keep(ctx, of.merge != nil)
+	return rows, rows.KeepSiblings(ctx, of.merge != nil)
 }
 
 // coordinateCausal opens the coordinator of a space's ring, beside that of the assigner.
@@ -130,7 +130,7 @@ func (p *Process) coordinateCausal(s *causalSpace) error {
 		if err != nil {
 			return err
 		}
-		s.coord, s.home = c, c.Leader
+		s.coord, s.leaderAddr = c, c.Leader
 		return nil
 	}
 	dir := ""
@@ -161,7 +161,7 @@ func (n *Node) joinRings() error {
 		var err error
 		c.ring, err = causal.JoinRing(causal.RingOptions{
 			Store: s.store, Addr: n.addr, Host: s.host, Clock: n.p.clock, Beat: min(n.p.cfg.Lease/10, 200*time.Millisecond),
-			Ask:    func(ctx context.Context, request []byte) ([]byte, error) { return n.askKeeper(ctx, s, request) },
+			Ask:    func(ctx context.Context, request []byte) ([]byte, error) { return n.askLeader(ctx, s, request) },
 			Server: causal.Options{Dial: c.dialer(n), Timeout: n.p.cfg.Timeout, Versions: s.versions, Concurrent: s.merge != nil, Keys: n.p.cfg.CausalKeys, Bytes: n.p.cfg.causalMemory(), Recorder: n.m.causal.space(n, s.name), Logger: n.log, Log: s.log},
 		})
 		if err != nil {
@@ -182,25 +182,25 @@ func (n *Node) joinRings() error {
 }
 
 // askKeeper asks whoever keeps the ring of a space.
-func (n *Node) askKeeper(ctx context.Context, s *causalSpace, request []byte) ([]byte, error) {
-	home := s.home()
+func (n *Node) askLeader(ctx context.Context, s *causalSpace, request []byte) ([]byte, error) {
+	leaderAddr := s.leaderAddr()
 	switch {
-	case home == "":
+	case leaderAddr == "":
 		return nil, errors.New("node: nobody keeps the ring; a keeper is being elected")
-	case s.keeper != nil && home == n.p.nodes[0].addr:
-		if b := s.keeper.Answer(request); b != nil {
+	case s.leader != nil && leaderAddr == n.p.nodes[0].addr:
+		if b := s.leader.Answer(request); b != nil {
 			return b, nil
 		}
 		return nil, errors.New("node: the keeper of the ring is being elected")
 	}
-	b, err := n.peers.call(ctx, home, append(appendBytes([]byte{frameVersion, frameRing}, []byte(s.ring())), request...))
+	b, err := n.peers.call(ctx, leaderAddr, append(appendBytes([]byte{frameVersion, frameRing}, []byte(s.ring())), request...))
 	switch {
 	case err != nil:
 		return nil, err
 	case len(b) > 1 && b[0] == answerDone:
 		return b[1:], nil
 	}
-	return nil, fmt.Errorf("node: the process at %s does not keep the ring of %s; start all processes with the same --space flags", home, s.name)
+	return nil, fmt.Errorf("node: the process at %s does not keep the ring of %s; start all processes with the same --space flags", leaderAddr, s.name)
 }
 
 // keep answers what a node of another process asks the keeper of a ring.
@@ -208,8 +208,8 @@ func (n *Node) keep(frame []byte) []byte {
 	s := scan{b: frame[2:]}
 	name := string(s.bytes())
 	for _, is := range n.p.causal {
-		if is.ring() == name && is.keeper != nil && !s.bad {
-			if b := is.keeper.Answer(s.b); b != nil {
+		if is.ring() == name && is.leader != nil && !s.bad {
+			if b := is.leader.Answer(s.b); b != nil {
 				return append([]byte{answerDone}, b...)
 			}
 		}
@@ -218,8 +218,8 @@ func (n *Node) keep(frame []byte) []byte {
 }
 
 // dialer opens connections to the next server of a ring.
-func (c *causalNode) dialer(n *Node) func(ctx context.Context, to causal.Member, deliver func([]byte)) (causal.Conn, error) {
-	return func(_ context.Context, to causal.Member, deliver func([]byte)) (causal.Conn, error) {
+func (c *causalNode) dialer(n *Node) func(ctx context.Context, to causal.RingServer, deliver func([]byte)) (causal.Conn, error) {
+	return func(_ context.Context, to causal.RingServer, deliver func([]byte)) (causal.Conn, error) {
 		nc, r, err := n.peers.open(to.Addr, "causal", c.is.ring())
 		if err != nil {
 			return nil, err
@@ -274,8 +274,8 @@ func (n *Node) closeRings() {
 
 func (p *Process) closeCausal() (err error) {
 	for _, s := range p.causal {
-		if s.keeper != nil {
-			s.keeper.Close()
+		if s.leader != nil {
+			s.leader.Close()
 			err = errors.Join(err, s.coord.Close())
 		}
 	}
@@ -317,7 +317,7 @@ func (n *Node) rings() (out []RingState) {
 			continue
 		}
 		v := c.ring.View()
-		r := RingState{Space: s.name, View: v.Number, Departed: len(v.Lost), Ring: []string{}, Incarnations: v.Lost}
+		r := RingState{Space: s.name, View: v.Number, Departed: len(v.Departed), Ring: []string{}, Incarnations: v.Departed}
 		for _, m := range v.Ring {
 			r.Ring = append(r.Ring, m.Addr)
 		}

@@ -35,10 +35,10 @@ type coordinator interface {
 
 // coordinate finds out who keeps the assignments, and what this cluster is called.
 func (p *Process) coordinate() error {
-	if home, joins := strings.CutPrefix(p.cfg.Coordinator, joinScheme); joins {
-		p.host, p.home = unique(), func() string { return home }
+	if leaderAddr, joins := strings.CutPrefix(p.cfg.Coordinator, joinScheme); joins {
+		p.host, p.leaderAddr = unique(), func() string { return leaderAddr }
 		var err error
-		p.cluster, err = p.hello(home)
+		p.cluster, err = p.hello(leaderAddr)
 		return err
 	}
 	if opt, ok, err := p.cfg.etcd(); ok || err != nil {
@@ -52,7 +52,7 @@ func (p *Process) coordinate() error {
 		if err != nil {
 			return err
 		}
-		p.coord, p.cluster, p.host, p.home = c, c.Cluster(), unique(), c.Leader
+		p.coord, p.cluster, p.host, p.leaderAddr = c, c.Cluster(), unique(), c.Leader
 		return nil
 	}
 	dir := ""
@@ -64,7 +64,7 @@ func (p *Process) coordinate() error {
 		return err
 	}
 	p.coord, p.cluster, p.host = c, c.Cluster(), c.Host()
-	p.home = func() string { return p.nodes[0].addr }
+	p.leaderAddr = func() string { return p.nodes[0].addr }
 	return nil
 }
 
@@ -75,7 +75,7 @@ func (p *Process) maxFrame() int { return max(64<<20, 2*p.cfg.MaxValue) + 4<<20 
 // leads reports whether this process has the assigner that others ask. The coordinator
 // may still name this address because of a process that was here before.
 func (p *Process) leads() bool {
-	return p.assigner != nil && p.home() == p.nodes[0].addr && p.assigner.Leads()
+	return p.assigner != nil && p.leaderAddr() == p.nodes[0].addr && p.assigner.Leads()
 }
 
 // hello asks the process at addr for the name of its cluster, which may be starting
@@ -217,7 +217,7 @@ func (p *Process) who(ctx context.Context) []string {
 			out = append(out, m.addr)
 		}
 		p.mu.Unlock()
-	} else if b, err := p.nodes[0].peers.call(ctx, p.home(), []byte{frameVersion, frameWho}); err == nil && len(b) > 1 && b[0] == answerDone {
+	} else if b, err := p.nodes[0].peers.call(ctx, p.leaderAddr(), []byte{frameVersion, frameWho}); err == nil && len(b) > 1 && b[0] == answerDone {
 		out = strings.Split(string(b[1:]), "\n")
 	}
 	for _, r := range p.nodes[0].shard.Table().Slices {
@@ -329,14 +329,14 @@ func (n *Node) order(ctx context.Context, frame []byte, w *resp.Writer) {
 		w.SimpleString("OK")
 		return
 	}
-	if n.p.home() == "" {
+	if n.p.leaderAddr() == "" {
 		w.Error("TRYAGAIN nobody leads; an assigner is being elected")
 		return
 	}
-	b, err := n.peers.call(ctx, n.p.home(), frame)
+	b, err := n.peers.call(ctx, n.p.leaderAddr(), frame)
 	switch {
 	case err != nil:
-		w.Error("TRYAGAIN the assigner at " + n.p.home() + " does not answer: " + err.Error())
+		w.Error("TRYAGAIN the assigner at " + n.p.leaderAddr() + " does not answer: " + err.Error())
 	case len(b) == 1 && b[0] == answerDone:
 		w.SimpleString("OK")
 	case len(b) > 1 && b[0] == answerError:

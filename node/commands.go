@@ -184,7 +184,7 @@ func compareAndSet(x kv, args [][]byte, w *resp.Writer) {
 		w.Error(first(msg, errSyntax))
 		return
 	}
-	if msg = o.lives("fr.cas"); msg != "" {
+	if msg = o.expires("fr.cas"); msg != "" {
 		w.Error(msg)
 		return
 	}
@@ -215,7 +215,7 @@ type setOptions struct {
 	past         bool // the deadline given is over already
 	nx, xx, get  bool
 	persist, any bool
-	life         []byte // as it was given, in unit
+	ttlText      []byte // as it was given, in unit
 	unit         string
 }
 
@@ -241,7 +241,7 @@ func parseSet(args [][]byte) (o setOptions, msg string) {
 				return o, errSyntax
 			}
 			i++
-			o.any, last, o.life, o.unit = true, opt, args[i], opt
+			o.any, last, o.ttlText, o.unit = true, opt, args[i], opt
 		default:
 			return o, errSyntax
 		}
@@ -253,9 +253,9 @@ func parseSet(args [][]byte) (o setOptions, msg string) {
 }
 
 // lives reads the time that the options give, if they do.
-func (o *setOptions) lives(name string) (msg string) {
+func (o *setOptions) expires(name string) (msg string) {
 	if o.unit != "" {
-		o.ttl, o.past, msg = lifetime(o.life, o.unit, name)
+		o.ttl, o.past, msg = lifetime(o.ttlText, o.unit, name)
 	}
 	return msg
 }
@@ -291,7 +291,7 @@ func set(x kv, args [][]byte, w *resp.Writer) {
 		w.Error(first(msg, errSyntax))
 		return
 	}
-	if msg = o.lives("set"); msg != "" {
+	if msg = o.expires("set"); msg != "" {
 		w.Error(msg)
 		return
 	}
@@ -372,7 +372,7 @@ func getEx(x kv, args [][]byte, w *resp.Writer) {
 	if !ok {
 		return
 	}
-	if msg = o.lives("getex"); msg != "" && e.Exists {
+	if msg = o.expires("getex"); msg != "" && e.Exists {
 		w.Error(msg)
 		return
 	}

@@ -92,8 +92,8 @@ func (c *Config) Check() error {
 			"--%s %s can be reached from other machines: set a password, or say --insecure", flag, addr)
 	}
 	add(c.kind() == "", "--store %q is not known; use pebble:, memory:, postgres://..., mysql://... or etcd://...", redacted(c.Store))
-	home, joins := strings.CutPrefix(c.Coordinator, joinScheme)
-	_, _, err := net.SplitHostPort(home)
+	leaderAddr, joins := strings.CutPrefix(c.Coordinator, joinScheme)
+	_, _, err := net.SplitHostPort(leaderAddr)
 	add(joins && err != nil, "--coordinator %s: what follows %s is not HOST:PORT", redacted(c.Coordinator), joinScheme)
 	reached := cmp.Or(c.Advertise, c.Listen)
 	host, port, err := net.SplitHostPort(reached)

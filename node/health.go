@@ -13,16 +13,16 @@ import (
 // Health is how the cluster is, in one word, as one process sees it.
 type Health struct {
 	// Status is SAFE if every slice takes writes and no node is lost, and else WAITING.
-	Status     string    `json:"status"`
-	Unwritable int       `json:"unwritable_slices"`
-	Writable   time.Time `json:"writable_at,omitzero"` // when all take writes again; zero: now, or not known
-	Lost       []Member  `json:"lost"`
-	StoreAway  bool      `json:"store_away"`
+	Status     string          `json:"status"`
+	Unwritable int             `json:"unwritable_slices"`
+	Writable   time.Time       `json:"writable_at,omitzero"` // when all take writes again; zero: now, or not known
+	Lost       []ClusterMember `json:"lost"`
+	StoreAway  bool            `json:"store_away"`
 }
 
 // Health is how the cluster is.
 func (p *Process) Health() Health {
-	h := Health{Status: "SAFE", Lost: []Member{}, StoreAway: p.watch.store.away.Load()}
+	h := Health{Status: "SAFE", Lost: []ClusterMember{}, StoreAway: p.watch.store.away.Load()}
 	if m := p.watch.membership.Load(); m != nil {
 		h.Unwritable, h.Writable = m.Unwritable, m.Writable
 		for _, x := range m.Members {

@@ -76,7 +76,7 @@ func TestDoubtfulWritesAreToldWhenTheyAreDecided(t *testing.T) {
 		_, _ = n.cache.Update(context.Background(), []string{"k"}, func(*linear.Tx[string]) error {
 			close(begun)
 			<-release
-			return errSettled
+			return errDecided
 		})
 	}()
 	<-begun
@@ -84,12 +84,12 @@ func TestDoubtfulWritesAreToldWhenTheyAreDecided(t *testing.T) {
 	c.hears("[invalidate [k]]")
 	c.do("get", "k")
 	c.hears()
-	if n.track.unsettled.Load() != 1 {
+	if n.track.undecided.Load() != 1 {
 		t.Error("it counts as decided while an earlier write is under way")
 	}
 	close(release)
 	<-over
-	for n.track.unsettled.Load() != 0 {
+	for n.track.undecided.Load() != 0 {
 		runtime.Gosched()
 	}
 	c.hears("[invalidate [k]]")

@@ -22,18 +22,18 @@ import (
 // TestServiceProcess is not a test but a process of TestServicesAreKilled: it counts until
 // it is killed, and says what became of every update.
 func TestServiceProcess(t *testing.T) {
-	url, home, id, found := cut(os.Getenv("FRESHET_TEST_SERVICE"))
+	url, leaderAddr, id, found := cut(os.Getenv("FRESHET_TEST_SERVICE"))
 	if !found {
 		t.Skip("this is a process of TestServicesAreKilled")
 	}
-	v := startService(t, url, home, id)
+	v := startService(t, url, leaderAddr, id)
 	for i := 0; ; i++ {
 		one, two := rand.IntN(spaceKeys), rand.IntN(spaceKeys)
 		fmt.Println(v.count(context.Background(), fmt.Sprintf("%s-%d-%d", id, os.Getpid(), i), one, two))
 	}
 }
 
-func cut(s string) (url, home, id string, found bool) {
+func cut(s string) (url, leaderAddr, id string, found bool) {
 	f := strings.Fields(s)
 	if len(f) != 3 {
 		return "", "", "", false
@@ -98,8 +98,8 @@ func TestServicesAreKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := startService(t, url, "embedded", "s1")
-	home, _ := first.p.Addr(0)
-	k := &killing{t: t, url: url, home: joinScheme + home, first: first, ledger: ledger{answers: map[string]string{}}}
+	leaderAddr, _ := first.p.Addr(0)
+	k := &killing{t: t, url: url, home: joinScheme + leaderAddr, first: first, ledger: ledger{answers: map[string]string{}}}
 	children := []*exec.Cmd{k.child("s2"), k.child("s3")}
 	ctx, stop := context.WithCancel(t.Context())
 	k.wg.Go(func() { k.write(ctx) })

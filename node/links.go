@@ -51,7 +51,7 @@ func (n *Node) link(c *resp.Conn, args [][]byte, w *resp.Writer) {
 			cancel()
 		}
 		<-l.Done()
-		n.track.parted(over)
+		n.track.linkLost(over)
 		l.Wait()
 		n.p.forget(l)
 	})

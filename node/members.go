@@ -6,7 +6,7 @@ import (
 
 // tellMember carries a message to another node that shares a key with this one. It may
 // be lost: then it is said again.
-func (n *Node) tellMember(to lease.Member, message []byte) {
+func (n *Node) tellMember(to lease.GroupMember, message []byte) {
 	n.peers.tell(to.Addr, append([]byte{frameVersion, frameMember}, message...))
 }
 
@@ -23,11 +23,11 @@ func (n *Node) fromMember(frame []byte) bool {
 
 // turn makes the route of a key that several nodes serve lead to the next of them, and
 // reports whether that is a replica.
-func (n *Node) turn(r *lease.Route) bool {
+func (n *Node) roundRobin(r *lease.Route) bool {
 	if len(r.Copies) == 0 {
 		return false
 	}
-	i := n.turns.Add(1) % uint64(len(r.Copies)+1)
+	i := n.roundRobins.Add(1) % uint64(len(r.Copies)+1)
 	if i == 0 || r.Copies[i-1].Node == n.incarnation {
 		return false
 	}

@@ -77,7 +77,7 @@ var eventNames = [clink.EventKinds][2]string{
 	clink.Conflicted:          {"writes_refused_total", "conflict"},
 	clink.Combined:            {"combined_total", "writes"},
 	clink.Joined:              {"combined_total", "reads"},
-	clink.Inherited:           {"inherited_total", "entries"},
+	clink.Transferred:         {"inherited_total", "entries"},
 }
 
 var eventHelp = map[string]string{

@@ -29,12 +29,12 @@ func (v *causalVecs) register(m *metrics, reads *prometheus.CounterVec) {
 
 // rings collects what is known of the rings of causal spaces.
 type rings struct {
-	n          *Node
-	lost, owed *prometheus.Desc
+	n              *Node
+	departed, owed *prometheus.Desc
 }
 
 // Describe implements prometheus.Collector.
-func (r rings) Describe(ch chan<- *prometheus.Desc) { ch <- r.lost; ch <- r.owed }
+func (r rings) Describe(ch chan<- *prometheus.Desc) { ch <- r.departed; ch <- r.owed }
 
 // Collect implements prometheus.Collector.
 func (r rings) Collect(ch chan<- prometheus.Metric) {
@@ -42,7 +42,7 @@ func (r rings) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	for _, s := range r.n.rings() {
-		ch <- prometheus.MustNewConstMetric(r.lost, prometheus.GaugeValue, float64(s.Departed), s.Space)
+		ch <- prometheus.MustNewConstMetric(r.departed, prometheus.GaugeValue, float64(s.Departed), s.Space)
 		ch <- prometheus.MustNewConstMetric(r.owed, prometheus.GaugeValue, float64(s.Owes), s.Space)
 	}
 }

@@ -30,25 +30,25 @@ type Node struct {
 
 	listener, adminListener net.Listener
 
-	cache    *linear.Cache[string]
-	shard    *shard.Node
-	peers    *peers
-	server   *resp.Server
-	admin    *http.Server
-	m        *metrics
-	track    *tracking
-	causal   map[string]*causalNode
-	ctx      context.Context // ends with the node
-	stop     context.CancelFunc
-	cursors  cursors
-	flushing flushing
-	rate     opsRate
-	size     keyCount
-	spaces   spaces
-	begun    chan struct{} // closed when all of the above is there
-	turns    atomic.Uint64 // of the members of groups
-	draining atomic.Bool
-	work     sync.WaitGroup
+	cache       *linear.Cache[string]
+	shard       *shard.Node
+	peers       *peers
+	server      *resp.Server
+	admin       *http.Server
+	m           *metrics
+	track       *tracking
+	causal      map[string]*causalNode
+	ctx         context.Context // ends with the node
+	stop        context.CancelFunc
+	cursors     cursors
+	flushing    flushing
+	rate        opsRate
+	size        keyCount
+	spaces      spaces
+	begun       chan struct{} // closed when all of the above is there
+	roundRobins atomic.Uint64 // of the members of groups
+	draining    atomic.Bool
+	work        sync.WaitGroup
 
 	linksMu sync.Mutex
 	links   map[*link.Link]bool // that other nodes have opened
@@ -87,7 +87,7 @@ func (n *Node) start() error {
 	}
 	n.track = newTracking(n)
 	n.m = newMetrics(n)
-	n.peers = &peers{password: n.p.cfg.Password, self: n.addr, maxFrame: n.p.maxFrame(), tls: ctls, message: n.message, links: map[peer]*dialled{},
+	n.peers = &peers{password: n.p.cfg.Password, addr: n.addr, maxFrame: n.p.maxFrame(), tls: ctls, message: n.message, links: map[peer]*dialled{},
 		request: n.whenBegun}
 	n.server = resp.NewServer(n, resp.Options{
 		Commands: n.p.commands, Password: n.p.cfg.Password, TLS: n.p.tls, MaxConns: n.p.cfg.MaxConns, Spare: spareConns, Databases: n.p.cfg.Spaces.databases(),
@@ -144,8 +144,8 @@ func (n *Node) join(w shard.Watcher) {
 		NodeOptions: lease.NodeOptions{Node: n.incarnation, Addr: n.addr, Host: n.p.host, Drift: 200, Groups: true},
 		Clock:       n.p.clock, Beat: min(n.p.cfg.Lease/5, defaultBeat), Watch: watcher{w, n.m, n.track},
 		Send: func(m any) {
-			if home := n.p.home(); home != "" { // else nobody leads, and the next beat asks again
-				n.peers.send(home, lease.Append([]byte{frameVersion, frameLease}, m), n.again)
+			if leaderAddr := n.p.leaderAddr(); leaderAddr != "" { // else nobody leads, and the next beat asks again
+				n.peers.send(leaderAddr, lease.Append([]byte{frameVersion, frameLease}, m), n.again)
 			}
 		},
 		Loads: n.loads,
@@ -268,7 +268,7 @@ func (n *Node) runWrite(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.
 	keys := n.keysOf(j)
 	step := several[cmd.Name]
 	switch {
-	case len(keys) == 1 || step == 0 && n.together(keys):
+	case len(keys) == 1 || step == 0 && n.sameOwner(keys):
 		n.run(c, j, keys, w)
 		return
 	case step == 0:
@@ -278,18 +278,18 @@ func (n *Node) runWrite(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.
 	w.MayBlock()
 	ctx, cancel := context.WithTimeout(c.Context(), n.p.cfg.Timeout)
 	defer cancel()
-	if n.together(keys) && (n.p.batch == 0 || len(keys) <= n.p.batch) {
+	if n.sameOwner(keys) && (n.p.batch == 0 || len(keys) <= n.p.batch) {
 		tmp := resp.NewWriter(w.Proto())
 		if n.runWithin(ctx, c, j, keys, tmp); !bytes.HasPrefix(tmp.Bytes(), []byte("-CROSSSLOT ")) {
 			w.Raw(tmp.Bytes())
 			return
 		} // else the keys changed owners just then, and nothing was done
 	}
-	n.apart(ctx, c, cmd.Name, args[1:], step).reply(w)
+	n.splitByOwner(ctx, c, cmd.Name, args[1:], step).reply(w)
 }
 
 // together reports whether the keys seem to have one owner.
-func (n *Node) together(keys []string) bool {
+func (n *Node) sameOwner(keys []string) bool {
 	t := n.shard.Table()
 	owner := ""
 	for i, k := range keys {
@@ -330,7 +330,7 @@ func (n *Node) Exec(c *resp.Conn, cmds []resp.Queued, w *resp.Writer) {
 		for _, q := range cmds {
 			n.one(nil, q.Args, w)
 		}
-	case !n.together(keys):
+	case !n.sameOwner(keys):
 		w.Error(errCrossOwner.Error())
 	default:
 		if c.Tracks() {

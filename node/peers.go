@@ -56,7 +56,7 @@ type peer struct {
 // is needed, and again when it broke.
 type peers struct {
 	password string
-	self     string // where the others reach this node; empty if it is none
+	addr     string // where the others reach this node; empty if it is none
 	tls      *tls.Config
 	maxFrame int // 0: link's default
 	message  func(frame []byte)
@@ -178,8 +178,8 @@ func (p *peers) open(addr string, besides ...string) (net.Conn, *bufio.Reader, e
 		err = ask(nc, r, "AUTH", p.password)
 	}
 	if err == nil {
-		args := []string{"FR.LINK", fmt.Sprint(frameVersion), p.self}
-		if p.self == "" && len(besides) == 0 {
+		args := []string{"FR.LINK", fmt.Sprint(frameVersion), p.addr}
+		if p.addr == "" && len(besides) == 0 {
 			args = args[:2]
 		}
 		err = ask(nc, r, append(args, besides...)...)

@@ -25,26 +25,26 @@ import (
 
 // Process is a running freshet serve.
 type Process struct {
-	cfg       Config
-	log       *slog.Logger
-	events    *eventlog.Handler // behind log
-	watch     watch
-	cluster   string // its name, for ever
-	host      string // this process's, which no other ever has
-	home      func() string
-	store     Store
-	gather    int         // bytes of SETs that may share a write; 0 for any
-	batch     int         // keys that may share a write; 0 for any
-	coord     coordinator // nil if the assigner is in another process
-	assigner  *shard.Assigner
-	causal    []*causalSpace
-	causalLog *pebble.Store // of causal spaces that are asynchronous
-	nodes     []*Node
-	commands  []resp.Command
-	table     map[string]*resp.Command
-	tls       *tls.Config
-	clock     shard.Clock
-	started   time.Time
+	cfg           Config
+	log           *slog.Logger
+	events        *eventlog.Handler // behind log
+	watch         watch
+	cluster       string // its name, for ever
+	host          string // this process's, which no other ever has
+	leaderAddr    func() string
+	store         Store
+	maxBatchBytes int         // bytes of SETs that may share a write; 0 for any
+	batch         int         // keys that may share a write; 0 for any
+	coord         coordinator // nil if the assigner is in another process
+	assigner      *shard.Assigner
+	causal        []*causalSpace
+	causalLog     *pebble.Store // of causal spaces that are asynchronous
+	nodes         []*Node
+	commands      []resp.Command
+	table         map[string]*resp.Command
+	tls           *tls.Config
+	clock         shard.Clock
+	started       time.Time
 
 	failed chan error
 

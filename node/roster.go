@@ -15,7 +15,7 @@ import (
 )
 
 // Member is a node of the cluster, as the process with the assigner sees it.
-type Member struct {
+type ClusterMember struct {
 	ID          string    `json:"id"`
 	Incarnation string    `json:"incarnation"`
 	Addr        string    `json:"addr"`
@@ -28,9 +28,9 @@ type Member struct {
 
 // Membership is all members, and the slices that take no writes because of them.
 type Membership struct {
-	Members    []Member  `json:"members"`
-	Unwritable int       `json:"unwritable_slices"`
-	Writable   time.Time `json:"writable_at,omitzero"`
+	Members    []ClusterMember `json:"members"`
+	Unwritable int             `json:"unwritable_slices"`
+	Writable   time.Time       `json:"writable_at,omitzero"`
 }
 
 const (
@@ -49,7 +49,7 @@ type roster struct {
 }
 
 type standing struct {
-	Member
+	ClusterMember
 	seen  time.Time
 	link  *link.Link
 	broke time.Time // zero while the link stands
@@ -72,7 +72,7 @@ func (r *roster) renewed(in *lease.Renew, over *link.Link) {
 		if len(r.all) >= maxMembers {
 			return
 		}
-		s = &standing{Member: Member{ID: idOf(in.Node), Incarnation: in.Node}}
+		s = &standing{ClusterMember: ClusterMember{ID: idOf(in.Node), Incarnation: in.Node}}
 		r.all[in.Node] = s
 	}
 	s.Addr, s.Leaving, s.seen, s.link, s.broke = in.Addr, in.Leaving, time.Now(), over, time.Time{}
@@ -91,18 +91,18 @@ func (r *roster) broken(l *link.Link) {
 
 // begin fills the roster of a process that has become the leader with the members that
 // it knew before, and the owners of slices.
-func (r *roster) begin(known []Member, owners []string) {
+func (r *roster) begin(known []ClusterMember, owners []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.all == nil {
 		r.all = map[string]*standing{}
 	}
 	for _, o := range owners {
-		known = append(known, Member{ID: idOf(o), Incarnation: o})
+		known = append(known, ClusterMember{ID: idOf(o), Incarnation: o})
 	}
 	for _, m := range known {
 		if m.Incarnation != "" && r.all[m.Incarnation] == nil && len(r.all) < maxMembers {
-			s := &standing{Member: m, seen: time.Now()}
+			s := &standing{ClusterMember: m, seen: time.Now()}
 			if m.Lost {
 				s.broke = m.Since
 			}
@@ -150,7 +150,7 @@ func (r *roster) survey(now time.Time, silence time.Duration, endings map[string
 			newest[s.ID] = s
 		}
 	}
-	out := Membership{Members: []Member{}}
+	out := Membership{Members: []ClusterMember{}}
 	for name, s := range r.all {
 		if newest[s.ID] != s { // the same node lives again
 			if s.Slices == 0 {
@@ -158,7 +158,7 @@ func (r *roster) survey(now time.Time, silence time.Duration, endings map[string
 			}
 			continue
 		}
-		out.Members = append(out.Members, s.Member)
+		out.Members = append(out.Members, s.ClusterMember)
 	}
 	for name, e := range endings {
 		if s := r.all[name]; name == "" || s == nil || s.Lost || newest[s.ID] != s {
@@ -168,15 +168,15 @@ func (r *roster) survey(now time.Time, silence time.Duration, endings map[string
 			}
 		}
 	}
-	slices.SortFunc(out.Members, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(out.Members, func(a, b ClusterMember) int { return cmp.Compare(a.ID, b.ID) })
 	return out
 }
 
 // askMembers asks the process with the assigner how the members are.
-func (p *Process) askMembers(ctx context.Context, home string) (m Membership, ok bool) {
+func (p *Process) askMembers(ctx context.Context, leaderAddr string) (m Membership, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, membersTimeout)
 	defer cancel()
-	b, err := p.nodes[0].peers.call(ctx, home, []byte{frameVersion, frameMembers})
+	b, err := p.nodes[0].peers.call(ctx, leaderAddr, []byte{frameVersion, frameMembers})
 	if err != nil || len(b) < 2 || b[0] != answerDone || json.Unmarshal(b[1:], &m) != nil {
 		return Membership{}, false
 	}
@@ -222,7 +222,7 @@ func (p *Process) absent(old Membership, addr string, since time.Time) Membershi
 			out.Unwritable++
 		}
 	}
-	out.Members = slices.DeleteFunc(out.Members, func(m Member) bool { return m.Addr == addr && m.Lost && m.Slices == 0 }) // it handed over first
+	out.Members = slices.DeleteFunc(out.Members, func(m ClusterMember) bool { return m.Addr == addr && m.Lost && m.Slices == 0 }) // it handed over first
 	for _, m := range out.Members {
 		if m.Lost && m.Writable.After(out.Writable) {
 			out.Writable = m.Writable

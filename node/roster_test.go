@@ -89,22 +89,22 @@ func TestMembersAreTold(t *testing.T) {
 	p.events, _ = eventlog.New(eventlog.Options{Out: &out})
 	p.log = slog.New(p.events)
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	a, b := Member{ID: "n2", Incarnation: "n2/a", Slices: 2}, Member{ID: "n2", Incarnation: "n2/b"}
+	a, b := ClusterMember{ID: "n2", Incarnation: "n2/a", Slices: 2}, ClusterMember{ID: "n2", Incarnation: "n2/b"}
 	lost := a
 	lost.Lost, lost.Since, lost.Writable = true, at, at.Add(time.Second)
 	for _, c := range []struct {
-		old, fresh []Member
+		old, fresh []ClusterMember
 		says       string
 	}{
-		{nil, []Member{a}, "event=node_joined"},
-		{[]Member{a}, []Member{a}, ""},
-		{[]Member{a}, []Member{lost}, "event=node_lost"},
-		{nil, []Member{lost}, "writable_at=2026-01-02T03:04:06Z"},
-		{[]Member{lost}, []Member{lost}, ""},
-		{[]Member{lost}, []Member{a}, "event=node_back"},
-		{[]Member{lost}, []Member{b}, "ms=2000"},
-		{[]Member{a}, []Member{b}, "event=node_back"},
-		{[]Member{a}, nil, "event=node_left"},
+		{nil, []ClusterMember{a}, "event=node_joined"},
+		{[]ClusterMember{a}, []ClusterMember{a}, ""},
+		{[]ClusterMember{a}, []ClusterMember{lost}, "event=node_lost"},
+		{nil, []ClusterMember{lost}, "writable_at=2026-01-02T03:04:06Z"},
+		{[]ClusterMember{lost}, []ClusterMember{lost}, ""},
+		{[]ClusterMember{lost}, []ClusterMember{a}, "event=node_back"},
+		{[]ClusterMember{lost}, []ClusterMember{b}, "ms=2000"},
+		{[]ClusterMember{a}, []ClusterMember{b}, "event=node_back"},
+		{[]ClusterMember{a}, nil, "event=node_left"},
 	} {
 		out.Reset()
 		p.tellMembers(c.old, c.fresh, at.Add(2*time.Second))

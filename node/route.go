@@ -45,7 +45,7 @@ func (n *Node) read(c *resp.Conn, key []byte, w *resp.Writer, track bool) (linea
 		if !ok || r.Node == "" || r.Node == n.incarnation {
 			break
 		}
-		copied := !track && try == 0 && n.turn(&r)
+		copied := !track && try == 0 && n.roundRobin(&r)
 		first, cancel := context.WithTimeout(ctx, n.p.cfg.Timeout/4) // an owner that says nothing must leave time for the store
 		var via *resp.Conn
 		if track {
@@ -339,7 +339,7 @@ func (n *Node) set(ctx context.Context, keys []string, pairs [][]byte) (_ []byte
 
 // elsewhere is why keys cannot be written here, some of which are not ours.
 func (n *Node) elsewhere(keys []string) error {
-	if n.owned(keys) == 0 || n.together(keys) { // an owner of all is on its way
+	if n.owned(keys) == 0 || n.sameOwner(keys) { // an owner of all is on its way
 		return linear.ErrNotOwner
 	}
 	return errCrossOwner
@@ -400,7 +400,7 @@ func (n *Node) serve(ctx context.Context, frame []byte, over *asker) []byte {
 	case frameFollow:
 		return n.track.follow(frame, over)
 	case frameAcquired:
-		return n.track.introduced(ctx, frame)
+		return n.track.announced(ctx, frame)
 	case frameRun:
 		j, err := decodeJob(frame)
 		if err != nil {

@@ -69,7 +69,7 @@ var listing = []listed{
 	{text: `local current local amount = tonumber(ARGV[2]) current = redis.call("incrby", KEYS[1], amount) if tonumber(current) == amount then
 		redis.call("expire", KEYS[1], ARGV[1]) end return current`, values: 2, run: counted},
 	{text: `local key = KEYS[1] local count = tonumber(ARGV[1]) local ttl = tonumber(ARGV[2]) local ret = redis.call("incrby", key, ARGV[1]) if ret == count then
-		if ttl > 0 then redis.call("pexpire", key, ARGV[2]) end return {ret, ttl} end ttl = redis.call("pttl", key) return {ret, ttl}`, values: 2, run: countedWithLife},
+		if ttl > 0 then redis.call("pexpire", key, ARGV[2]) end return {ret, ttl} end ttl = redis.call("pttl", key) return {ret, ttl}`, values: 2, run: countedWithTTL},
 	{text: `local key = KEYS[1] local v = redis.call("get", key) if v == false then return {0, 0} end local ttl = redis.call("pttl", key) return {tonumber(v), ttl}`, run: peeked},
 	{text: `local windowMs = tonumber(ARGV[1]) local timeToExpire = redis.call("pttl", KEYS[1]) if timeToExpire <= 0 then redis.call("set", KEYS[1], 1, "PX", windowMs)
 		return { 1, windowMs } end local totalHits = redis.call("incr", KEYS[1]) return { totalHits, timeToExpire }`, values: 1, run: window},
@@ -77,7 +77,7 @@ var listing = []listed{
 		if e, ok := l.x.get(l.keys[0]); ok {
 			l.w.Array(2)
 			value(e, l.w)
-			l.w.Int(life(e))
+			l.w.Int(ttlOf(e))
 		}
 	}},
 	{text: `redis.call("set", KEYS[1], 0, "EX", ARGV[2], "NX") local consumed = redis.call("incrby", KEYS[1], ARGV[1]) local ttl = redis.call("pttl", KEYS[1])
@@ -127,7 +127,7 @@ func (l *lua) number(name string, args ...[]byte) (n int64, ok bool) {
 }
 
 // life is what PTTL answers.
-func life(e linear.Entry[string]) int64 {
+func ttlOf(e linear.Entry[string]) int64 {
 	switch {
 	case !e.Exists:
 		return -2
@@ -197,7 +197,7 @@ func prolonged(l *lua) {
 	switch {
 	case !ok:
 		return
-	case !mine || life(e) < 0:
+	case !mine || ttlOf(e) < 0:
 		l.w.Int(0)
 		return
 	}
@@ -208,7 +208,7 @@ func prolonged(l *lua) {
 			l.w.Error(errInteger)
 			return
 		}
-		fresh = number(n + life(e))
+		fresh = number(n + ttlOf(e))
 	}
 	if _, ok := l.number("pexpire", l.keys[0], fresh); ok {
 		l.w.Int(1)
@@ -283,9 +283,9 @@ func remaining(other int64, floor bool) func(*lua) {
 		switch e, mine, ok := l.mine(l.keys[0]); {
 		case !ok:
 		case mine && floor:
-			l.w.Int(max(0, life(e)))
+			l.w.Int(max(0, ttlOf(e)))
 		case mine:
-			l.w.Int(life(e))
+			l.w.Int(ttlOf(e))
 		default:
 			l.w.Int(other)
 		}
@@ -313,14 +313,14 @@ func counted(l *lua) {
 
 // countedWithLife adds the first argument, has a counter that begins expire after the
 // milliseconds of the second, and answers its life too.
-func countedWithLife(l *lua) {
+func countedWithTTL(l *lua) {
 	n, ok := l.number("incrby", l.keys[0], l.arg[0])
 	if !ok {
 		return
 	}
 	if string(number(n)) != string(l.arg[0]) {
 		if e, ok := l.x.get(l.keys[0]); ok {
-			l.pair(n, life(e))
+			l.pair(n, ttlOf(e))
 		}
 		return
 	}
@@ -356,7 +356,7 @@ func peeked(l *lua) {
 	case !number:
 		l.w.Array(0) // as Lua has it, whose tables end at the first nil
 	default:
-		l.pair(n, life(e))
+		l.pair(n, ttlOf(e))
 	}
 }
 
@@ -366,7 +366,7 @@ func window(l *lua) {
 	if !ok {
 		return
 	}
-	if left := life(e); left > 0 {
+	if left := ttlOf(e); left > 0 {
 		if n, ok := l.number("incr", l.keys[0]); ok {
 			l.pair(n, left)
 		}
@@ -393,7 +393,7 @@ func consumed(l *lua) {
 		return
 	}
 	e, ok := l.x.get(l.keys[0])
-	left := life(e)
+	left := ttlOf(e)
 	if !ok {
 		return
 	}

@@ -97,8 +97,8 @@ func causalError(err error) string {
 		err  error
 		code string
 	}{
-		{causal.ErrUntold, "UNKNOWN "}, {causal.ErrOutcomeUnknown, "UNKNOWN "}, {causal.ErrToken, "BADTOKEN "}, {causal.ErrForged, "BADTOKEN "}, {causal.ErrOtherSpace, "BADTOKEN "}, {causal.ErrAhead, "BADTOKEN "},
-		{causal.ErrBusy, "TRYAGAIN "}, {causal.ErrBehind, "TRYAGAIN "}, {causal.ErrJoining, "TRYAGAIN "}, {causal.ErrOver, "TRYAGAIN "},
+		{causal.ErrUntold, "UNKNOWN "}, {causal.ErrOutcomeUnknown, "UNKNOWN "}, {causal.ErrToken, "BADTOKEN "}, {causal.ErrForged, "BADTOKEN "}, {causal.ErrOtherSpace, "BADTOKEN "}, {causal.ErrClockAhead, "BADTOKEN "},
+		{causal.ErrBusy, "TRYAGAIN "}, {causal.ErrBehind, "TRYAGAIN "}, {causal.ErrJoining, "TRYAGAIN "}, {causal.ErrExpelled, "TRYAGAIN "},
 		{causal.ErrStale, "STALE "}, {context.DeadlineExceeded, "TRYAGAIN "},
 	} {
 		if errors.Is(err, k.err) {

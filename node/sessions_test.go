@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/freshet-cache/freshet/resp"
-	"github.com/freshet-cache/freshet/store/dotted"
+	"github.com/freshet-cache/freshet/store/journal"
 )
 
 // causalNodes starts nodes with a causal space and one for transactions, and waits until all
@@ -203,7 +203,7 @@ func TestSpaceGoesOnAsItWasBegun(t *testing.T) {
 	for _, x := range []struct {
 		spaces string
 		want   error
-	}{{"carts=causal,merge=union", nil}, {"carts=causal", dotted.ErrKept}, {"carts=causal,merge=max", nil}} {
+	}{{"carts=causal,merge=union", nil}, {"carts=causal", journal.ErrSiblings}, {"carts=causal,merge=max", nil}} {
 		cfg.Spaces = spacesOf(t, x.spaces)
 		p, err := Start(cfg)
 		if !errors.Is(err, x.want) {

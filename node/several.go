@@ -85,7 +85,7 @@ func (t *tally) reply(w *resp.Writer) {
 
 // apart runs a command on keys of several owners. The owners work at the same time and
 // within one time limit. A key takes step arguments.
-func (n *Node) apart(ctx context.Context, c *resp.Conn, name string, args [][]byte, step int) *tally {
+func (n *Node) splitByOwner(ctx context.Context, c *resp.Conn, name string, args [][]byte, step int) *tally {
 	t := &tally{}
 	n.parts(ctx, c, name, args, step, regroupMax, t)
 	return t
@@ -235,7 +235,7 @@ func (n *Node) empty(ctx context.Context, c *resp.Conn, progress func(removed in
 			args = append(args, []byte(k))
 		}
 		page, cancel := context.WithTimeout(ctx, n.p.cfg.Timeout)
-		t := n.apart(page, c, "del", args, 1)
+		t := n.splitByOwner(page, c, "del", args, 1)
 		cancel()
 		removed += t.done
 		progress(removed)

@@ -19,9 +19,9 @@ import (
 // open the same spaces, or updates of the keys it owns fail. It is safe for concurrent
 // use.
 type Space struct {
-	n      *Node
-	name   string
-	member linear.Member
+	n           *Node
+	name        string
+	participant linear.Participant
 }
 
 // spaces are those that a node's process has opened.
@@ -53,9 +53,9 @@ func (p *Process) Space(name string) (*Space, error) {
 }
 
 // Join implements linear.Peers.
-func (s *Space) Join(m linear.Member) {
+func (s *Space) Join(m linear.Participant) {
 	s.n.spaces.mu.Lock()
-	s.member = m
+	s.participant = m
 	s.n.spaces.mu.Unlock()
 	s.n.shard.Watch(m)
 }
@@ -91,9 +91,9 @@ func (n *Node) serveSpace(ctx context.Context, frame []byte) []byte {
 	name := string(s.bytes())
 	n.spaces.mu.Lock()
 	space := n.spaces.all[name]
-	var m linear.Member
+	var m linear.Participant
 	if space != nil {
-		m = space.member
+		m = space.participant
 	}
 	n.spaces.mu.Unlock()
 	if s.bad || m == nil {
@@ -107,7 +107,7 @@ func (n *Node) spaceLoads(loads []lease.Load) []lease.Load {
 	n.spaces.mu.Lock()
 	defer n.spaces.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(n.spaces.all)) {
-		m := n.spaces.all[name].member
+		m := n.spaces.all[name].participant
 		if m == nil {
 			continue
 		}

@@ -118,9 +118,9 @@ func connect(t *testing.T, url string) *pgx.Conn {
 func startServices(t *testing.T) ([]*service, *pgx.Conn) {
 	url := startPostgres(t)
 	all := []*service{startService(t, url, "embedded", "s1")}
-	home, _ := all[0].p.Addr(0)
+	leaderAddr, _ := all[0].p.Addr(0)
 	for _, id := range []string{"s2", "s3"} {
-		all = append(all, startService(t, url, joinScheme+home, id))
+		all = append(all, startService(t, url, joinScheme+leaderAddr, id))
 	}
 	for deadline, owners := time.Now().Add(20*time.Second), 0; owners < 3; {
 		seen := map[string]bool{}

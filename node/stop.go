@@ -182,12 +182,12 @@ func (p *Process) leaveAlone(ctx context.Context, cancel context.CancelCauseFunc
 
 // assignerAnswers reports whether an assigner leads and can be reached.
 func (p *Process) assignerAnswers(ctx context.Context) bool {
-	home := p.home()
-	if p.leads() || home == "" {
-		return home != ""
+	leaderAddr := p.leaderAddr()
+	if p.leads() || leaderAddr == "" {
+		return leaderAddr != ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
-	b, err := p.nodes[0].peers.call(ctx, home, []byte{frameVersion, frameHello})
+	b, err := p.nodes[0].peers.call(ctx, leaderAddr, []byte{frameVersion, frameHello})
 	return err == nil && len(b) > 0 && b[0] == answerDone
 }

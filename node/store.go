@@ -101,7 +101,7 @@ func (p *Process) tryStore(ctx context.Context) (err error) {
 	case "etcd":
 		p.least(&c.MaxKey, "--max-key", etcd.MaxKey)
 		p.least(&c.MaxValue, "--max-value", etcd.MaxValue)
-		p.gather, p.batch = etcd.MaxValue, etcd.MaxBatch
+		p.maxBatchBytes, p.batch = etcd.MaxValue, etcd.MaxBatch
 		opt := etcd.Options{URL: c.Store, Cluster: p.cluster, MaxKey: c.MaxKey, MaxValue: c.MaxValue, Timeout: c.Timeout, Logger: p.log}
 		if c.TLSCA != "" {
 			opt.TLS = &tls.Config{MinVersion: tls.VersionTLS12}

@@ -239,7 +239,7 @@ func TestDoubtfulWritesAreToldTwice(t *testing.T) {
 	for heard := 0; heard == 0; {
 		heard += len(c.told())
 	}
-	for n.track.unsettled.Load() != 0 {
+	for n.track.undecided.Load() != 0 {
 		c.do("get", "k")
 		c.told()
 	}
@@ -262,7 +262,7 @@ func TestTrackingFrames(t *testing.T) {
 	if _, keys, err := decodeInvalid(appendInvalid(nil, cause{}, nil)); err != nil || keys != nil {
 		t.Errorf("%q %v", keys, err)
 	}
-	in := []*introduction{{Range: lease.Range{Low: "a", High: "b"}}, {}}
+	in := []*takeover{{Range: lease.Range{Low: "a", High: "b"}}, {}}
 	addr, all, err := decodeAcquired(appendAcquired(nil, "h:1", in))
 	if err != nil || addr != "h:1" || len(all) != 2 || all[0].Range != in[0].Range || all[1].Range != in[1].Range {
 		t.Errorf("%s %v %v", addr, all, err)
@@ -274,7 +274,7 @@ func TestTrackingFrames(t *testing.T) {
 func FuzzTrackingFrames(f *testing.F) {
 	f.Add(appendInvalid(nil, cause{conn: 3, reads: true}, []string{"k"}))
 	f.Add(appendInvalid(nil, cause{}, nil))
-	f.Add(appendAcquired(nil, "h:1", []*introduction{{Range: lease.Range{Low: "a"}}}))
+	f.Add(appendAcquired(nil, "h:1", []*takeover{{Range: lease.Range{Low: "a"}}}))
 	f.Add((&job{proto: 3, multi: true, track: true, by: 9, cmds: [][][]byte{{[]byte("GET"), []byte("k")}}}).append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if by, keys, err := decodeInvalid(b); err == nil {

@@ -44,7 +44,7 @@ func decodeInvalid(b []byte) (by cause, keys []string, err error) {
 }
 
 // appendAcquired says which slices the node at addr has taken over.
-func appendAcquired(b []byte, addr string, all []*introduction) []byte {
+func appendAcquired(b []byte, addr string, all []*takeover) []byte {
 	b = appendBytes(append(b, frameVersion, frameAcquired), []byte(addr))
 	b = binary.AppendUvarint(b, uint64(len(all)))
 	for _, in := range all {
@@ -53,14 +53,14 @@ func appendAcquired(b []byte, addr string, all []*introduction) []byte {
 	return b
 }
 
-func decodeAcquired(b []byte) (addr string, all []*introduction, err error) {
+func decodeAcquired(b []byte) (addr string, all []*takeover, err error) {
 	if len(b) < 3 || b[0] != frameVersion || b[1] != frameAcquired {
 		return "", nil, errFrame
 	}
 	s := scan{b: b[2:]}
 	addr = string(s.bytes())
 	for range s.count() {
-		all = append(all, &introduction{Range: lease.Range{Low: string(s.bytes()), High: string(s.bytes())}})
+		all = append(all, &takeover{Range: lease.Range{Low: string(s.bytes()), High: string(s.bytes())}})
 	}
 	if s.bad || len(s.b) > 0 {
 		return "", nil, errFrame
@@ -76,8 +76,8 @@ func (p *Process) living(ctx context.Context, n *Node) map[string]bool {
 		out[r.Addr] = false
 	}
 	heard := p.heard()
-	if home := p.home(); !p.leads() && home != "" {
-		if b, err := n.peers.insist(ctx, home, []byte{frameVersion, frameLiving}, true); err == nil && len(b) > 1 && b[0] == answerDone {
+	if leaderAddr := p.leaderAddr(); !p.leads() && leaderAddr != "" {
+		if b, err := n.peers.insist(ctx, leaderAddr, []byte{frameVersion, frameLiving}, true); err == nil && len(b) > 1 && b[0] == answerDone {
 			heard = strings.Split(string(b[1:]), "\n")
 		}
 	}

@@ -24,7 +24,7 @@ type tracking struct {
 	local  *track.Table[*resp.Conn]
 	remote *track.Table[*asker] // other nodes, by the links they opened
 
-	pushes, unsettled atomic.Uint64
+	pushes, undecided atomic.Uint64
 
 	mu      sync.Mutex
 	clients map[*resp.Conn]bool
@@ -247,7 +247,7 @@ func (t *tracking) changed(keys []string, j *job) {
 	if t.busy.Load() == 0 || len(keys) == 0 {
 		return
 	}
-	t.awaitIntroductions(keys)
+	t.awaitTakeovers(keys)
 	by, over := cause{write: true}, j.from
 	if j.from == nil {
 		by.conn, by.reads = j.by, j.track
@@ -273,19 +273,19 @@ func (t *tracking) written(keys []string, by cause) *track.Ticket[*resp.Conn] {
 }
 
 // errSettled ends an update that was only to wait its turn.
-var errSettled = errors.New("node: settled")
+var errDecided = errors.New("node: settled")
 
 // doubtful tells everybody of keys whose write may have happened, or may yet: and
 // tells again when that is decided, for who reads meanwhile may see the old value.
 func (t *tracking) doubtful(keys []string, j *job) {
 	t.changed(keys, j)
-	if t.unsettled.Add(1) > settleMax {
-		t.unsettled.Add(^uint64(0))
+	if t.undecided.Add(1) > settleMax {
+		t.undecided.Add(^uint64(0))
 		t.forgetEverywhere(cause{})
 		return
 	}
 	t.n.work.Go(func() {
-		defer t.unsettled.Add(^uint64(0))
+		defer t.undecided.Add(^uint64(0))
 		if !t.settle(keys) {
 			t.forgetEverywhere(cause{})
 		}
@@ -298,10 +298,10 @@ func (t *tracking) doubtful(keys []string, j *job) {
 func (t *tracking) settle(keys []string) bool {
 	for range settleTries {
 		ctx, cancel := context.WithTimeout(t.n.ctx, t.n.p.cfg.Timeout)
-		_, err := t.n.cache.Update(ctx, keys, func(*linear.Tx[string]) error { return errSettled })
+		_, err := t.n.cache.Update(ctx, keys, func(*linear.Tx[string]) error { return errDecided })
 		cancel()
 		switch {
-		case errors.Is(err, errSettled):
+		case errors.Is(err, errDecided):
 			t.changed(keys, &job{})
 			return true
 		case errors.Is(err, linear.ErrNotOwner), errors.Is(err, linear.ErrClosed), t.n.ctx.Err() != nil:

@@ -27,8 +27,8 @@ type peering struct {
 	watched map[*link.Link]bool   // links we opened, and read through
 	told    map[string]*link.Link // owners that know our prefixes, by address
 	seeking map[string]bool       // owners that shall, when they can be reached
-	pending []*introduction
-	awaited []*introduction        // that writes wait for, these included
+	pending []*takeover
+	awaited []*takeover            // that writes wait for, these included
 	handles []*shard.Handle        // what this node holds
 	apart   bool                   // the assigner does not know of us
 	working bool                   // somebody introduces
@@ -42,7 +42,7 @@ func newPeering() peering {
 }
 
 const (
-	introduceWait   = time.Second // for all nodes; then writes go on
+	takeoverWait    = time.Second // for all nodes; then writes go on
 	maxPrefixList   = 4096        // prefixes that one node asks others for; beyond it asks for everything
 	maxPrefixBytes  = 1 << 20
 	seekingInterval = 50 * time.Millisecond
@@ -66,7 +66,7 @@ func (t *tracking) tellNodes(k *track.Ticket[*asker], j *job) {
 			if b, err := l.Call(ctx, frame); err != nil || len(b) != 1 || b[0] != answerDone {
 				t.n.log.Debug("a node does not tell its clients what has changed; its link is cut", "err", err)
 				t.n.work.Go(l.Close)
-				<-t.parted(l).done // which takes introduceWait at most
+				<-t.linkLost(l).done // which takes introduceWait at most
 			}
 		})
 	}
@@ -161,7 +161,7 @@ func (t *tracking) followers() []*resp.Conn { return t.local.Subscribers() }
 // spread tells the owners of all slices which prefixes are followed here. It waits
 // for them, if asked, but not for long: who cannot be reached hears of it later.
 func (t *tracking) spread(wait bool) {
-	ctx, cancel := context.WithTimeout(t.n.ctx, introduceWait)
+	ctx, cancel := context.WithTimeout(t.n.ctx, takeoverWait)
 	for wait && len(t.n.shard.Table().Slices) == 0 && ctx.Err() == nil { // it has begun just now
 		t.n.newer(ctx, t.n.shard.Table().Version)
 	}
@@ -261,7 +261,7 @@ func (t *tracking) seek(addr string) {
 			case <-t.n.ctx.Done():
 				return
 			}
-			ctx, cancel := context.WithTimeout(t.n.ctx, introduceWait)
+			ctx, cancel := context.WithTimeout(t.n.ctx, takeoverWait)
 			if t.subscribe(ctx, addr) {
 				t.mu.Lock()
 				delete(t.seeking, addr)

@@ -166,7 +166,7 @@ func TestToldByTheNextOwner(t *testing.T) {
 }
 
 // A new owner does not acknowledge a write before it has introduced itself.
-func TestNotAcknowledgedBeforeIntroduced(t *testing.T) {
+func TestNotAcknowledgedBeforeAnnounced(t *testing.T) {
 	p := start(t, nil)
 	x := p.nodes[0].track
 	for done := false; !done; {
@@ -193,7 +193,7 @@ func TestNotAcknowledgedBeforeIntroduced(t *testing.T) {
 		r.do("ping")
 	}
 	introduced.Store(true)
-	x.introduce()
+	x.announce()
 	if !<-answered {
 		t.Error("it was acknowledged before")
 	}
@@ -206,19 +206,19 @@ func TestFollowersOfAStrangersKeys(t *testing.T) {
 	p := start(t, func(c *Config) { c.Nodes = 2 })
 	moves(t, p, "k", 1)
 	for _, n := range p.nodes {
-		for n.track.introducing() { // in earnest
+		for n.track.announcing() { // in earnest
 		}
 	}
 	c := tracker(t, p.nodes[0].addr, "bcast", "prefix", "k")
 	x := p.nodes[0].track
-	frame := appendAcquired(nil, p.nodes[1].addr, []*introduction{{Range: lease.Range{Low: "k", High: "l"}}})
+	frame := appendAcquired(nil, p.nodes[1].addr, []*takeover{{Range: lease.Range{Low: "k", High: "l"}}})
 	c.told()
-	x.introduced(t.Context(), frame)
+	x.announced(t.Context(), frame)
 	c.hears()
 	x.mu.Lock()
 	clear(x.told)
 	x.mu.Unlock()
-	x.introduced(t.Context(), frame)
+	x.announced(t.Context(), frame)
 	c.hears("[invalidate (nil)]")
 	dial(t, p.nodes[1].addr).do("set", "k", "v")
 	c.hears("[invalidate [k]]")
@@ -261,7 +261,7 @@ func TestNotAcknowledgedBeforeABreakIsKnown(t *testing.T) {
 }
 
 // introducing reports whether a node is still introducing itself.
-func (t *tracking) introducing() bool {
+func (t *tracking) announcing() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.awaited) > 0

@@ -89,7 +89,7 @@ func (n *Node) writeVersion(ctx context.Context, args [][]byte) ([]byte, error) 
 		case len(args[2]) > n.p.cfg.MaxValue:
 			msg = errTooLong
 		default:
-			msg = o.lives("fr.setv")
+			msg = o.expires("fr.setv")
 		}
 		switch {
 		case msg != "":

@@ -37,13 +37,13 @@ type watch struct {
 	rates    map[lease.Gen]uint64
 
 	// The rest belongs to the loop.
-	known    bool // membership was known before
-	led      bool
-	home     string    // the last leader that there was
-	missing  time.Time // since when it does not answer
-	assigned lease.State
-	lives    map[string]bool // lost incarnations of causal spaces that were told
-	wall     time.Time
+	known        bool // membership was known before
+	led          bool
+	leaderAddr   string    // the last leader that there was
+	missing      time.Time // since when it does not answer
+	assigned     lease.State
+	incarnations map[string]bool // lost incarnations of causal spaces that were told
+	wall         time.Time
 }
 
 // startWatch begins to watch.
@@ -88,7 +88,7 @@ func (p *Process) look(ctx context.Context) {
 	w.wall = now
 	p.events.Sweep(now)
 	p.lookAtLeader()
-	p.lookAtMembers(ctx, now)
+	p.watchMembers(ctx, now)
 	p.lookAtSlices()
 	for _, n := range p.nodes {
 		if left, ok := n.shard.Margin(); ok && left < p.cfg.Lease/4 && !n.draining.Load() {
@@ -100,14 +100,14 @@ func (p *Process) look(ctx context.Context) {
 
 // lookAtLeader says who has the assigner, if that changes.
 func (p *Process) lookAtLeader() {
-	w, home := &p.watch, p.home()
-	if home == "" || home == w.home {
+	w, leaderAddr := &p.watch, p.leaderAddr()
+	if leaderAddr == "" || leaderAddr == w.leaderAddr {
 		return
 	}
-	if w.home != "" {
-		eventlog.LeaderChanged.Log(p.log, "another process assigns slices", "from", p.nameOf(w.home), "to", p.nameOf(home))
+	if w.leaderAddr != "" {
+		eventlog.LeaderChanged.Log(p.log, "another process assigns slices", "from", p.nameOf(w.leaderAddr), "to", p.nameOf(leaderAddr))
 	}
-	w.home, w.missing = home, time.Time{}
+	w.leaderAddr, w.missing = leaderAddr, time.Time{}
 }
 
 // nameOf is the id of the node at an address, or the address.
@@ -128,7 +128,7 @@ func (p *Process) nameOf(addr string) string {
 }
 
 // lookAtMembers finds out how the members are, and says what has changed.
-func (p *Process) lookAtMembers(ctx context.Context, now time.Time) {
+func (p *Process) watchMembers(ctx context.Context, now time.Time) {
 	w := &p.watch
 	old := Membership{}
 	if m := w.membership.Load(); m != nil {
@@ -156,10 +156,10 @@ func (p *Process) lookAtMembers(ctx context.Context, now time.Time) {
 			w.roster.end()
 			w.led = false
 		}
-		if w.home == p.nodes[0].addr { // the coordinator still names the process that was here before
+		if w.leaderAddr == p.nodes[0].addr { // the coordinator still names the process that was here before
 			return
 		}
-		m, ok := p.askMembers(ctx, w.home)
+		m, ok := p.askMembers(ctx, w.leaderAddr)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -171,7 +171,7 @@ func (p *Process) lookAtMembers(ctx context.Context, now time.Time) {
 		case now.Sub(w.missing) < lostAfter:
 			return
 		default:
-			fresh = p.absent(old, w.home, w.missing)
+			fresh = p.absent(old, w.leaderAddr, w.missing)
 		}
 	}
 	w.membership.Store(&fresh)
@@ -182,12 +182,12 @@ func (p *Process) lookAtMembers(ctx context.Context, now time.Time) {
 }
 
 // tellMembers says which nodes came, left, were lost and came back.
-func (p *Process) tellMembers(old, fresh []Member, now time.Time) {
-	mine := func(m Member) bool {
+func (p *Process) tellMembers(old, fresh []ClusterMember, now time.Time) {
+	mine := func(m ClusterMember) bool {
 		return slices.ContainsFunc(p.nodes, func(n *Node) bool { return n.incarnation == m.Incarnation })
 	}
 	for _, m := range fresh {
-		i := slices.IndexFunc(old, func(o Member) bool { return o.ID == m.ID })
+		i := slices.IndexFunc(old, func(o ClusterMember) bool { return o.ID == m.ID })
 		switch {
 		case mine(m):
 		case i >= 0 && (old[i].Lost || old[i].Incarnation != m.Incarnation) && !m.Lost:
@@ -203,14 +203,14 @@ func (p *Process) tellMembers(old, fresh []Member, now time.Time) {
 		}
 	}
 	for _, o := range old {
-		if !mine(o) && !slices.ContainsFunc(fresh, func(m Member) bool { return m.ID == o.ID }) {
+		if !mine(o) && !slices.ContainsFunc(fresh, func(m ClusterMember) bool { return m.ID == o.ID }) {
 			eventlog.NodeLeft.Log(p.log, "node "+o.ID+" has left", "member", o.ID, "incarnation", o.Incarnation)
 		}
 	}
 }
 
 // writableAt is when the slices of a lost node take writes again, as text.
-func writableAt(m Member) string {
+func writableAt(m ClusterMember) string {
 	switch {
 	case m.Slices == 0:
 		return m.Since.UTC().Format(time.RFC3339Nano)
@@ -221,7 +221,7 @@ func writableAt(m Member) string {
 }
 
 // lostText is a sentence about a lost node.
-func lostText(m Member) string {
+func lostText(m ClusterMember) string {
 	switch {
 	case m.Slices == 0:
 		return fmt.Sprintf("node %s is lost; it owned nothing", m.ID)
@@ -393,11 +393,11 @@ func (p *Process) lookAtRings() {
 	for _, r := range p.nodes[0].rings() {
 		for _, incarnation := range r.Incarnations {
 			key := fmt.Sprint(r.Space, " ", incarnation)
-			told, seen := w.lives[key]
+			told, seen := w.incarnations[key]
 			if lost[key] = seen; seen && !told {
 				eventlog.IncarnationLost.Log(p.log, "not everything that a former incarnation has written has been everywhere", "space", r.Space, "incarnation", incarnation)
 			}
 		}
 	}
-	w.lives = lost
+	w.incarnations = lost
 }

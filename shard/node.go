@@ -146,7 +146,7 @@ func (n *Node) step(in func(now lease.Tick) []lease.NodeOutput) {
 			for _, w := range n.watch {
 				end(w, h)
 				if held && out.Next != "" && !h.Copy {
-					w.HandedOver(h, out.Over, out.Under, out.Next)
+					w.HandedOver(h, out.Range, out.Under, out.Next)
 				}
 			}
 			n.empty.Broadcast()

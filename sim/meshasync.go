@@ -13,24 +13,24 @@ import (
 // its own disk, and how far the rows have come.
 type merging struct {
 	logs   map[mesh.Dot][]*mesh.Write // by the dot of an entry, what it holds
-	shut   map[mesh.Origin]bool       // the log has been found, and takes no more
-	back   map[mesh.Origin]bool       // it was given back
+	shut   map[mesh.Incarnation]bool  // the log has been found, and takes no more
+	back   map[mesh.Incarnation]bool  // it was given back
 	mark   mesh.Frontier              // all that was merged, as the merger says
 	term   uint64
 	number uint64
-	given  map[mesh.Origin]bool // given up: what is not in the rows may be lost
+	given  map[mesh.Incarnation]bool // given up: what is not in the rows may be lost
 }
 
 func newMerging() merging {
-	return merging{logs: map[mesh.Dot][]*mesh.Write{}, shut: map[mesh.Origin]bool{}, back: map[mesh.Origin]bool{}, given: map[mesh.Origin]bool{}}
+	return merging{logs: map[mesh.Dot][]*mesh.Write{}, shut: map[mesh.Incarnation]bool{}, back: map[mesh.Incarnation]bool{}, given: map[mesh.Incarnation]bool{}}
 }
 
 // Log commits a write to the log of its life, with others beside it.
 func (s *MeshStore) Log(w *mesh.Write, with []*mesh.Write) mesh.Status {
 	switch {
-	case s.shut[w.Dot.Origin]:
+	case s.shut[w.Dot.Incarnation]:
 		return mesh.Fenced
-	case w.Dot.N <= s.settled[w.Dot.Origin] || s.logs[w.Dot] != nil:
+	case w.Dot.N <= s.truncated[w.Dot.Incarnation] || s.logs[w.Dot] != nil:
 		return mesh.OK
 	case impossible(w):
 		return mesh.Refused
@@ -41,16 +41,16 @@ func (s *MeshStore) Log(w *mesh.Write, with []*mesh.Write) mesh.Status {
 }
 
 // Trim lets the log of a life go up to a number.
-func (s *MeshStore) Trim(o mesh.Origin, upto uint64) {
-	s.settled[o] = max(s.settled[o], upto)
-	maps.DeleteFunc(s.logs, func(d mesh.Dot, _ []*mesh.Write) bool { return d.Origin == o && d.N <= upto })
+func (s *MeshStore) Trim(o mesh.Incarnation, upto uint64) {
+	s.truncated[o] = max(s.truncated[o], upto)
+	maps.DeleteFunc(s.logs, func(d mesh.Dot, _ []*mesh.Write) bool { return d.Incarnation == o && d.N <= upto })
 }
 
 // Found is the log of a life, to which nothing is added any more.
-func (s *MeshStore) Found(o mesh.Origin) (out []*mesh.Write) {
+func (s *MeshStore) Found(o mesh.Incarnation) (out []*mesh.Write) {
 	s.shut[o] = true
 	for _, d := range slices.SortedFunc(maps.Keys(s.logs), mesh.Dot.Compare) {
-		if d.Origin == o {
+		if d.Incarnation == o {
 			out = append(out, s.logs[d]...)
 		}
 	}
@@ -58,25 +58,25 @@ func (s *MeshStore) Found(o mesh.Origin) (out []*mesh.Write) {
 }
 
 // Release is told that a life's log has been given back.
-func (s *MeshStore) Release(o mesh.Origin) {
+func (s *MeshStore) Release(o mesh.Incarnation) {
 	s.back[o], s.shut[o] = true, true
-	maps.DeleteFunc(s.logs, func(d mesh.Dot, _ []*mesh.Write) bool { return d.Origin == o })
+	maps.DeleteFunc(s.logs, func(d mesh.Dot, _ []*mesh.Write) bool { return d.Incarnation == o })
 }
 
 // GiveUp ends the waiting for a life's log. Judges do not ask for what only it had, once the life is retired.
-func (s *MeshStore) GiveUp(o mesh.Origin) {
+func (s *MeshStore) GiveUp(o mesh.Incarnation) {
 	s.given[o] = true
 	s.Release(o)
 }
 
 // lost reports whether a write may be gone, as a server sees it.
 func (s *MeshStore) lost(d mesh.Dot, m *mesh.Server) bool {
-	return s.given[d.Origin] && !m.Visible().Covers(d)
+	return s.given[d.Incarnation] && !m.Visible().Covers(d)
 }
 
 // Back are those of some lives whose logs have been given back.
-func (s *MeshStore) Back(lives []mesh.Origin) []mesh.Origin {
-	return slices.DeleteFunc(slices.Clone(lives), func(o mesh.Origin) bool { return !s.back[o] })
+func (s *MeshStore) Back(incarnations []mesh.Incarnation) []mesh.Incarnation {
+	return slices.DeleteFunc(slices.Clone(incarnations), func(o mesh.Incarnation) bool { return !s.back[o] })
 }
 
 // Claim ends the merging of earlier views.
@@ -92,7 +92,7 @@ func (s *MeshStore) Claim(term uint64) (mesh.Frontier, mesh.Status) {
 
 // Merge lets writes compete for their rows. The error says that the rows are no causal cut
 // any more; retired are the lives that need not be named.
-func (s *MeshStore) Merge(f mesh.Flush, retired func(mesh.Origin) bool) (mesh.Status, error) {
+func (s *MeshStore) Merge(f mesh.Flush, retired func(mesh.Incarnation) bool) (mesh.Status, error) {
 	switch {
 	case f.Term != s.term:
 		return mesh.Fenced, nil
@@ -103,7 +103,7 @@ func (s *MeshStore) Merge(f mesh.Flush, retired func(mesh.Origin) bool) (mesh.St
 	for _, w := range f.Writes {
 		missing = append(missing, w.Deps.Without(retired).Missing(f.Durable, nil)...)
 		for _, d := range append(slices.Clone(w.After), w.Dot) {
-			if !f.Durable.Covers(d) && !retired(d.Origin) {
+			if !f.Durable.Covers(d) && !retired(d.Incarnation) {
 				missing = append(missing, d)
 			}
 		}
@@ -125,7 +125,7 @@ func (s *MeshStore) Committed(d mesh.Dot) bool { return s.truth[d] != nil }
 // reachable wants the newest of what is visible at a server in its memory or in the rows:
 // a miss finds nothing else.
 func (s *MeshStore) reachable(m *mesh.Server) error {
-	if s.among != nil { // a key has several
+	if s.siblings != nil { // a key has several
 		return nil
 	}
 	for key, writes := range s.byKey {
@@ -151,7 +151,7 @@ func (s *meshStorm) drain(n *meshNode, out mesh.Output) {
 				s.sometimes("a claim is too late")
 			}
 			return mesh.Claimed{Call: out.Call, Durable: mark, Status: status}
-		}, mesh.Claimed{Call: out.Call, Status: mesh.Lost})
+		}, mesh.Claimed{Call: out.Call, Status: mesh.StatusUnknown})
 	case mesh.Flush:
 		s.flushed(out)
 		s.ask(n, func() mesh.Input {
@@ -161,13 +161,13 @@ func (s *meshStorm) drain(n *meshNode, out mesh.Output) {
 			status, err := s.store.Merge(out, s.retired)
 			s.fail(err)
 			return mesh.Flushed{Call: out.Call, Status: status}
-		}, mesh.Flushed{Call: out.Call, Status: mesh.Lost})
+		}, mesh.Flushed{Call: out.Call, Status: mesh.StatusUnknown})
 	case mesh.Release:
 		s.after(s.disk(), func() {
-			if !s.store.back[out.Life] {
+			if !s.store.back[out.Incarnation] {
 				s.sometimes("a log is released")
 			}
-			s.store.Release(out.Life)
+			s.store.Release(out.Incarnation)
 		})
 	}
 }
@@ -176,7 +176,7 @@ func (s *meshStorm) drain(n *meshNode, out mesh.Output) {
 func (s *meshStorm) flushed(out mesh.Flush) {
 	for _, w := range out.Writes {
 		for _, o := range s.view.Ring {
-			if n := s.nodes[o-1]; n.m != nil && !n.down && !n.m.Received().Covers(w.Dot) && !s.retired(w.Dot.Origin) {
+			if n := s.nodes[o-1]; n.m != nil && !n.down && !n.m.Received().Covers(w.Dot) && !s.retired(w.Dot.Incarnation) {
 				s.fail(fmt.Errorf("%v is on its way into the rows, and server %d has not received it", w, o))
 			}
 		}
@@ -184,13 +184,13 @@ func (s *meshStorm) flushed(out mesh.Flush) {
 }
 
 // retired reports whether the view of the day need not name a life any more.
-func (s *meshStorm) retired(o mesh.Origin) bool {
+func (s *meshStorm) retired(o mesh.Incarnation) bool {
 	return s.view.Retired(o)
 }
 
 // bring lets a server find the log of a life that is over, and another if that one ends
 // before all of it has been given back.
-func (s *meshStorm) bring(o mesh.Origin) {
+func (s *meshStorm) bring(o mesh.Incarnation) {
 	r := s.rng("disks")
 	late := 1
 	if !s.calm {
@@ -202,11 +202,11 @@ func (s *meshStorm) bring(o mesh.Origin) {
 		}
 		defer s.bring(o)
 		n := s.nodes[s.view.Ring[r.IntN(len(s.view.Ring))]-1]
-		if s.frozen || n.down || n.m == nil || !slices.Contains(n.m.View().Lost, o) {
+		if s.frozen || n.down || n.m == nil || !slices.Contains(n.m.View().Departed, o) {
 			return
 		}
 		s.sometimes("a log is found")
-		s.step(n, mesh.Returned{Life: o, Writes: s.store.Found(o)})
+		s.step(n, mesh.Returned{Incarnation: o, Writes: s.store.Found(o)})
 	})
 }
 
@@ -230,18 +230,18 @@ func (s *meshStorm) outage() {
 	v := s.following()
 	gone := slices.Clone(v.Ring)
 	v.Newest++
-	v.Ring, v.Lost = []mesh.Origin{v.Newest}, append(v.Lost, gone...)
+	v.Ring, v.Departed = []mesh.Incarnation{v.Newest}, append(v.Departed, gone...)
 	for _, n := range s.nodes {
 		n.down = true // before anybody thinks again
 	}
 	mark, _ := s.store.Claim(v.Number)
 	settled, floor := s.store.Left()
-	mark = mark.Union(settled.Only(mesh.Outside))
-	n := &meshNode{origin: v.Newest}
+	mark = mark.Union(settled.Only(mesh.External))
+	n := &meshNode{incarnation: v.Newest}
 	s.nodes = append(s.nodes, n)
 	s.announce(v)
-	opt := s.options(n.origin)
-	opt.Settled, opt.Floor = mark, floor
+	opt := s.options(n.incarnation)
+	opt.Truncated, opt.Floor = mark, floor
 	n.m = mesh.New(opt)
 	s.enter(n)
 	for _, dead := range s.nodes[:len(s.nodes)-1] {
@@ -258,4 +258,4 @@ func (s *meshStorm) outage() {
 
 // owed reports whether lives from before an outage are not retired: until then what a
 // session knows of them may not be had again.
-func (s *meshStorm) owed() bool { return s.cfg.Outages > 0 && len(s.view.Lost) > 0 }
+func (s *meshStorm) owed() bool { return s.cfg.Outages > 0 && len(s.view.Departed) > 0 }

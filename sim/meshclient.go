@@ -26,7 +26,7 @@ func (s *meshStorm) act(c *meshClient) {
 	if chance(r, s.cfg.Roam) {
 		c.at = s.nodes[r.IntN(len(s.nodes))]
 	}
-	for i := 0; c.at == nil || c.at.down || c.at.m == nil || i == 0 && chance(r, 80) && !slices.Contains(s.view.Ring, c.at.origin); i++ {
+	for i := 0; c.at == nil || c.at.down || c.at.m == nil || i == 0 && chance(r, 80) && !slices.Contains(s.view.Ring, c.at.incarnation); i++ {
 		c.at = s.nodes[r.IntN(len(s.nodes))] // who is not in the ring is mostly avoided
 	}
 	if s.calls--; s.calls < 0 {
@@ -75,7 +75,7 @@ func (s *meshStorm) act(c *meshClient) {
 			m.Value = append([]byte("!"), m.Value...)
 		}
 		for i := range muts { // what it saw last, however long ago
-			muts[i].Over = c.saw[muts[i].Key]
+			muts[i].Supersedes = c.saw[muts[i].Key]
 		}
 		s.call(c, &meshCall{muts: muts}, func(op mesh.Op) mesh.Input { return c.session.Put(op, muts...) })
 	}
@@ -143,7 +143,7 @@ func (s *meshStorm) call(c *meshClient, call *meshCall, in func(mesh.Op) mesh.In
 	}
 	s.open[op] = call
 	input := in(op)
-	s.log("%s at %d: %T %v", c.name, c.at.origin, input, c.session)
+	s.log("%s at %d: %T %v", c.name, c.at.incarnation, input, c.session)
 	s.after(spread(s.rng("net of clients"), s.cfg.Delay/10), func() {
 		if s.step(call.server, input); call.server.down && s.open[op] == call {
 			delete(s.open, op)
@@ -178,7 +178,7 @@ func (s *meshStorm) told(call *meshCall, r mesh.Reply) {
 	}
 	switch r.Outcome {
 	case mesh.Done:
-	case mesh.Behind, mesh.Over: // another server will know; what was put may have happened
+	case mesh.Behind, mesh.Expelled: // another server will know; what was put may have happened
 		if len(call.muts) == 0 && !s.cfg.Async && !s.calm && chance(s.rng("past"), 70) {
 			s.past(call)
 			return
@@ -279,7 +279,7 @@ func (s *meshStorm) remain(c *meshClient, call *meshCall, items []mesh.Item) {
 		if !s.cfg.Concurrent {
 			return
 		}
-		if len(items[i].Among) > 1 {
+		if len(items[i].Siblings) > 1 {
 			s.sometimes("concurrent writes are read")
 		}
 		if c.saw == nil {
@@ -287,7 +287,7 @@ func (s *meshStorm) remain(c *meshClient, call *meshCall, items []mesh.Item) {
 		}
 		c.saw[k] = items[i].Dots()
 		s.fail(s.store.Same(k, items[i], func(d mesh.Dot) bool {
-			return c.session.Knows(d) || call.view.Retired(d.Origin) || s.store.Older(d, call.horizon) || slices.ContainsFunc(c.session.Bare, func(b mesh.Dot) bool { return s.store.Causes(b, d) })
+			return c.session.Knows(d) || call.view.Retired(d.Incarnation) || s.store.Older(d, call.horizon) || slices.ContainsFunc(c.session.Bare, func(b mesh.Dot) bool { return s.store.Causes(b, d) })
 		}))
 	}
 }
@@ -296,7 +296,7 @@ func (s *meshStorm) remain(c *meshClient, call *meshCall, items []mesh.Item) {
 func cells(keys []string, items []mesh.Item) (out []check.Cell) {
 	for i, k := range keys {
 		cell := check.Cell{Key: k, Gone: !items[i].Exists}
-		if items[i].Stamp.Origin != 0 { // else from outside, or from before
+		if items[i].Stamp.Incarnation != 0 { // else from outside, or from before
 			cell.Write = items[i].Stamp.String()
 		} else if items[i].Exists {
 			continue

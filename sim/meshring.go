@@ -11,7 +11,7 @@ import (
 // enter opens a server's connection in the view that it is in.
 func (s *meshStorm) enter(n *meshNode) {
 	v := n.m.View()
-	i := slices.Index(v.Ring, n.origin)
+	i := slices.Index(v.Ring, n.incarnation)
 	if i < 0 {
 		return
 	}
@@ -47,7 +47,7 @@ func (s *meshStorm) send(n *meshNode, out mesh.Send) {
 	case mesh.Snapshot:
 		b := new(wire.Stream).Append(nil, m)
 		s.after(d, func() { s.joined(s.nodes[out.To-1], b) })
-	case mesh.Greeting:
+	case mesh.Resync:
 		back := s.nodes[out.To-1]
 		l := back.link
 		if l == nil || l.view != m.View || l.to != n {
@@ -85,7 +85,7 @@ func (s *meshStorm) arrive(l *meshLink, conn int, to *meshNode, in *wire.Stream,
 	if s.fail(err); err != nil {
 		return
 	}
-	if _, ok := m.(mesh.Greeting); ok {
+	if _, ok := m.(mesh.Resync); ok {
 		l.sends, l.up = conn, true
 	}
 	s.step(to, mesh.Received{Message: m})
@@ -120,11 +120,11 @@ func (s *meshStorm) healthy() (n int) {
 
 // crash ends a life; the coordinator notices, and a new life may join.
 func (s *meshStorm) crash(n *meshNode) {
-	if s.calm || n.down || slices.Contains(s.view.Ring, n.origin) && s.healthy() < 2 {
+	if s.calm || n.down || slices.Contains(s.view.Ring, n.incarnation) && s.healthy() < 2 {
 		return
 	}
 	s.sometimes("a server crashes")
-	s.log("server %d crashes", n.origin)
+	s.log("server %d crashes", n.incarnation)
 	s.stop(n)
 	r := s.rng("coordinator")
 	s.after(spread(r, 20*s.cfg.Delay), func() { s.exclude(n) })
@@ -143,13 +143,13 @@ func (s *meshStorm) suspect(n *meshNode) {
 }
 
 func (s *meshStorm) exclude(n *meshNode) {
-	if i := slices.Index(s.view.Ring, n.origin); i >= 0 && len(s.view.Ring) > 1 {
+	if i := slices.Index(s.view.Ring, n.incarnation); i >= 0 && len(s.view.Ring) > 1 {
 		v := s.following()
 		v.Ring = slices.Delete(v.Ring, i, i+1)
-		v.Lost = append(v.Lost, n.origin)
+		v.Departed = append(v.Departed, n.incarnation)
 		s.announce(v)
 		if s.cfg.Async {
-			s.bring(n.origin)
+			s.bring(n.incarnation)
 		}
 	}
 }
@@ -162,22 +162,22 @@ func (s *meshStorm) join() {
 	s.sometimes("a server joins")
 	v := s.following()
 	v.Newest++
-	n := &meshNode{origin: v.Newest}
+	n := &meshNode{incarnation: v.Newest}
 	s.nodes = append(s.nodes, n)
-	v.Ring = slices.Insert(v.Ring, s.rng("coordinator").IntN(len(v.Ring)+1), n.origin)
+	v.Ring = slices.Insert(v.Ring, s.rng("coordinator").IntN(len(v.Ring)+1), n.incarnation)
 	s.announce(v)
 	s.beg(n)
 }
 
 // beg asks for a snapshot, of whoever comes before in the ring of the day.
 func (s *meshStorm) beg(n *meshNode) {
-	i := slices.Index(s.view.Ring, n.origin)
+	i := slices.Index(s.view.Ring, n.incarnation)
 	if n.m != nil || i < 0 {
 		return
 	}
 	back, view := s.nodes[s.view.Ring[(i+len(s.view.Ring)-1)%len(s.view.Ring)]-1], s.view.Number
 	d := spread(s.rng("net"), s.cfg.Delay)
-	s.after(d, func() { s.step(back, mesh.Asked{From: n.origin, View: view}) })
+	s.after(d, func() { s.step(back, mesh.Asked{From: n.incarnation, View: view}) })
 	s.after(4*d+s.cfg.Delay*20, func() { s.beg(n) })
 }
 
@@ -192,7 +192,7 @@ func (s *meshStorm) joined(n *meshNode, b []byte) {
 		s.sometimes("a snapshot comes too late")
 		return
 	}
-	opt := s.options(n.origin)
+	opt := s.options(n.incarnation)
 	opt.Copy = &c
 	n.m = mesh.New(opt)
 	n.m.Check()
@@ -200,18 +200,18 @@ func (s *meshStorm) joined(n *meshNode, b []byte) {
 	s.enter(n)
 }
 
-func (s *meshStorm) retire(o mesh.Origin) {
-	if i := slices.Index(s.view.Lost, o); i >= 0 {
+func (s *meshStorm) retire(o mesh.Incarnation) {
+	if i := slices.Index(s.view.Departed, o); i >= 0 {
 		s.sometimes("a life is retired")
 		v := s.following()
-		v.Lost = slices.Delete(v.Lost, i, i+1)
+		v.Departed = slices.Delete(v.Departed, i, i+1)
 		s.announce(v)
 	}
 }
 
 // end is when leases end: who is not in the ring any more answers nobody.
-func (s *meshStorm) end(lives []mesh.Origin) {
-	for _, o := range lives {
+func (s *meshStorm) end(incarnations []mesh.Incarnation) {
+	for _, o := range incarnations {
 		s.stop(s.nodes[o-1])
 	}
 }
@@ -239,7 +239,7 @@ func (s *meshStorm) stop(n *meshNode) {
 func (s *meshStorm) following() mesh.View {
 	v := s.view
 	v.Number++
-	v.Ring, v.Lost = slices.Clone(v.Ring), slices.Clone(v.Lost)
+	v.Ring, v.Departed = slices.Clone(v.Ring), slices.Clone(v.Departed)
 	return v
 }
 
@@ -250,7 +250,7 @@ func (s *meshStorm) announce(v mesh.View) {
 	s.log("view %+v", v)
 	for _, n := range s.nodes {
 		d := spread(s.rng("coordinator"), 3*s.cfg.Delay)
-		if !slices.Contains(v.Ring, n.origin) {
+		if !slices.Contains(v.Ring, n.incarnation) {
 			d *= lease.Tick(1 + s.rng("coordinator").IntN(100))
 		}
 		s.after(d, func() {

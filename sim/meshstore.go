@@ -13,38 +13,38 @@ import (
 // MeshStore is a store as package mesh asks for one: rows that keep the largest stamp,
 // and a journal. It remembers every write that was ever committed, for judges.
 type MeshStore struct {
-	rows    map[string]mesh.Row
-	journal map[mesh.Dot]*mesh.Write
-	settled map[mesh.Origin]uint64
-	fenced  map[mesh.Origin]bool
-	truth   map[mesh.Dot]*mesh.Write
-	byKey   map[string][]*mesh.Write
-	outside map[string]mesh.Item
-	horizon uint64
-	among   map[string][]*mesh.Write // the rows, if concurrent writes are kept
-	strange mesh.Dot                 // the last of who writes past the cache and leaves a dot
-	drawn   uint64                   // its time
+	rows      map[string]mesh.Row
+	journal   map[mesh.Dot]*mesh.Write
+	truncated map[mesh.Incarnation]uint64
+	fenced    map[mesh.Incarnation]bool
+	truth     map[mesh.Dot]*mesh.Write
+	byKey     map[string][]*mesh.Write
+	external  map[string]mesh.Item
+	horizon   uint64
+	siblings  map[string][]*mesh.Write // the rows, if concurrent writes are kept
+	strange   mesh.Dot                 // the last of who writes past the cache and leaves a dot
+	drawn     uint64                   // its time
 	merging
 }
 
 // NewMeshStore returns a store without rows.
 func NewMeshStore() *MeshStore {
-	return &MeshStore{rows: map[string]mesh.Row{}, journal: map[mesh.Dot]*mesh.Write{}, settled: map[mesh.Origin]uint64{},
-		fenced: map[mesh.Origin]bool{}, truth: map[mesh.Dot]*mesh.Write{}, byKey: map[string][]*mesh.Write{}, outside: map[string]mesh.Item{}, merging: newMerging()}
+	return &MeshStore{rows: map[string]mesh.Row{}, journal: map[mesh.Dot]*mesh.Write{}, truncated: map[mesh.Incarnation]uint64{},
+		fenced: map[mesh.Incarnation]bool{}, truth: map[mesh.Dot]*mesh.Write{}, byKey: map[string][]*mesh.Write{}, external: map[string]mesh.Item{}, merging: newMerging()}
 }
 
 // Concurrent lets the rows keep writes of which neither knew of the other.
 func (s *MeshStore) Concurrent() *MeshStore {
-	s.among = map[string][]*mesh.Write{}
+	s.siblings = map[string][]*mesh.Write{}
 	return s
 }
 
 // Persist commits a write, once. Values that begin with "!" are refused.
 func (s *MeshStore) Persist(w *mesh.Write) mesh.Status {
 	switch {
-	case s.fenced[w.Dot.Origin]:
+	case s.fenced[w.Dot.Incarnation]:
 		return mesh.Fenced
-	case w.Dot.N <= s.settled[w.Dot.Origin] || s.journal[w.Dot] != nil:
+	case w.Dot.N <= s.truncated[w.Dot.Incarnation] || s.journal[w.Dot] != nil:
 		return mesh.OK
 	case impossible(w):
 		return mesh.Refused
@@ -70,7 +70,7 @@ func (s *MeshStore) know(w *mesh.Write) {
 // compete lets a write have the rows that it wins.
 func (s *MeshStore) compete(w *mesh.Write) {
 	for _, m := range w.Muts {
-		if s.among != nil {
+		if s.siblings != nil {
 			s.keep(m.Key, w)
 		}
 		if s.rows[m.Key].Stamp.Less(w.Stamp) {
@@ -80,23 +80,23 @@ func (s *MeshStore) compete(w *mesh.Write) {
 }
 
 // Outside writes a row past every cache, without a dot.
-func (s *MeshStore) Outside(key, value string, time uint64) {
-	s.outside[key] = mesh.Item{Exists: true, Value: []byte(value), Stamp: mesh.Stamp{Time: time}}
-	s.rows[key] = mesh.Row{Item: s.outside[key]}
+func (s *MeshStore) WriteExternally(key, value string, time uint64) {
+	s.external[key] = mesh.Item{Exists: true, Value: []byte(value), Stamp: mesh.Stamp{Time: time}}
+	s.rows[key] = mesh.Row{Item: s.external[key]}
 }
 
 // Trigger writes a row past every cache and leaves a dot, as a trigger of a database does.
 func (s *MeshStore) Trigger(key, value string, now uint64) {
-	s.strange = mesh.Dot{Origin: mesh.Outside, N: s.strange.N + 1}
+	s.strange = mesh.Dot{Incarnation: mesh.External, N: s.strange.N + 1}
 	s.drawn = max(now, s.drawn, s.rows[key].Stamp.Time, s.horizon) + 1
-	w := &mesh.Write{Dot: s.strange, Stamp: mesh.Stamp{Time: s.drawn, Origin: mesh.Outside}, Muts: []mesh.Mut{{Key: key, Value: []byte(value), Delete: value == ""}}}
+	w := &mesh.Write{Dot: s.strange, Stamp: mesh.Stamp{Time: s.drawn, Incarnation: mesh.External}, Muts: []mesh.Mut{{Key: key, Value: []byte(value), Delete: value == ""}}}
 	s.Persist(w)
 }
 
 // Poll is some of what a trigger has left in the journal after a number, in order.
 func (s *MeshStore) Poll(after uint64) (out []*mesh.Write) {
 	for n := after + 1; n <= s.strange.N && len(out) < 3; n++ {
-		if w := s.journal[mesh.Dot{Origin: mesh.Outside, N: n}]; w != nil {
+		if w := s.journal[mesh.Dot{Incarnation: mesh.External, N: n}]; w != nil {
 			out = append(out, w)
 		}
 	}
@@ -105,7 +105,7 @@ func (s *MeshStore) Poll(after uint64) (out []*mesh.Write) {
 
 // Load is the row of a key.
 func (s *MeshStore) Load(key string) mesh.Row {
-	if s.among != nil {
+	if s.siblings != nil {
 		return s.rowOf(key)
 	}
 	if r, ok := s.rows[key]; ok {
@@ -125,17 +125,17 @@ func (s *MeshStore) Fetch(dots []mesh.Dot) (out []*mesh.Write) {
 }
 
 // Forget drops an origin's journal up to a number.
-func (s *MeshStore) Forget(o mesh.Origin, upto uint64) {
-	s.settled[o] = max(s.settled[o], upto)
-	maps.DeleteFunc(s.journal, func(d mesh.Dot, _ *mesh.Write) bool { return d.Origin == o && d.N <= upto })
+func (s *MeshStore) Truncate(o mesh.Incarnation, upto uint64) {
+	s.truncated[o] = max(s.truncated[o], upto)
+	maps.DeleteFunc(s.journal, func(d mesh.Dot, _ *mesh.Write) bool { return d.Incarnation == o && d.N <= upto })
 }
 
 // Left is what a ring begins with that finds only the store: what journals have forgotten,
 // and the largest stamp.
 func (s *MeshStore) Left() (settled mesh.Frontier, floor mesh.Stamp) {
-	for o, n := range s.settled {
+	for o, n := range s.truncated {
 		for i := range n {
-			settled.Add(mesh.Dot{Origin: o, N: i + 1})
+			settled.Add(mesh.Dot{Incarnation: o, N: i + 1})
 		}
 	}
 	for _, r := range s.rows {
@@ -149,24 +149,24 @@ func (s *MeshStore) Left() (settled mesh.Frontier, floor mesh.Stamp) {
 }
 
 // Bury drops tombstones with a smaller time.
-func (s *MeshStore) Bury(before uint64) {
+func (s *MeshStore) CollectTombstones(before uint64) {
 	s.horizon = max(s.horizon, before)
 	maps.DeleteFunc(s.rows, func(_ string, r mesh.Row) bool {
-		news := r.Dot.Origin == mesh.Outside && r.Dot.N > s.settled[mesh.Outside] // M19
+		news := r.Dot.Incarnation == mesh.External && r.Dot.N > s.truncated[mesh.External] // M19
 		return !r.Exists && r.Stamp.Time < before && !news
 	})
-	for key, row := range s.among { // in any order: each is its own
-		s.among[key] = slices.DeleteFunc(row, func(w *mesh.Write) bool { return w.Muts[0].Delete && w.Stamp.Time < before })
+	for key, row := range s.siblings { // in any order: each is its own
+		s.siblings[key] = slices.DeleteFunc(row, func(w *mesh.Write) bool { return w.Muts[0].Delete && w.Stamp.Time < before })
 	}
 }
 
 // Recover lets nothing of lives be committed any more, and is what their journals have.
-func (s *MeshStore) Recover(lives []mesh.Origin) (out []*mesh.Write) {
-	for _, o := range lives {
+func (s *MeshStore) Recover(incarnations []mesh.Incarnation) (out []*mesh.Write) {
+	for _, o := range incarnations {
 		s.fenced[o] = true
 	}
 	for _, d := range slices.SortedFunc(maps.Keys(s.journal), mesh.Dot.Compare) {
-		if slices.Contains(lives, d.Origin) {
+		if slices.Contains(incarnations, d.Incarnation) {
 			out = append(out, s.journal[d])
 		}
 	}
@@ -198,7 +198,7 @@ func (s *MeshStore) Judge(m *mesh.Server) error {
 		if !ok {
 			continue
 		}
-		if s.among != nil {
+		if s.siblings != nil {
 			if err := s.Same(key, got, m.Shows); err != nil {
 				return fmt.Errorf("in memory, %w", err)
 			}
@@ -235,7 +235,7 @@ func (s *MeshStore) versions(key string, m *mesh.Server) error {
 }
 
 func (s *MeshStore) newest(key string, writes []*mesh.Write, m *mesh.Server) (it mesh.Item) {
-	it = s.outside[key]
+	it = s.external[key]
 	for _, w := range writes {
 		if it.Stamp.Less(w.Stamp) && m.Shows(w.Dot) && !s.lost(w.Dot, m) {
 			for _, mut := range w.Muts {
@@ -250,17 +250,17 @@ func (s *MeshStore) newest(key string, writes []*mesh.Write, m *mesh.Server) (it
 
 // Agree compares a server at rest with the store.
 func (s *MeshStore) Agree(m *mesh.Server) error {
-	for key := range s.among {
+	for key := range s.siblings {
 		if got, ok := m.Peek(key); ok {
 			in := func(d mesh.Dot) bool {
-				return slices.ContainsFunc(s.among[key], func(w *mesh.Write) bool { return w.Dot == d })
+				return slices.ContainsFunc(s.siblings[key], func(w *mesh.Write) bool { return w.Dot == d })
 			}
 			if err := s.Same(key, got, in); err != nil {
 				return fmt.Errorf("all is at rest: %w", err)
 			}
 		}
 	}
-	if s.among != nil {
+	if s.siblings != nil {
 		return nil
 	}
 	for key, r := range s.rows {
@@ -278,12 +278,12 @@ func (s *MeshStore) Journal() int { return len(s.journal) + len(s.logs) }
 func (s *MeshStore) Dump() string {
 	var b strings.Builder
 	for _, k := range slices.Sorted(maps.Keys(s.rows)) {
-		if s.among == nil {
+		if s.siblings == nil {
 			fmt.Fprintf(&b, "row %s = %v %v\n", k, s.rows[k].Item, s.rows[k].Dot)
 		}
 	}
-	for _, k := range slices.Sorted(maps.Keys(s.among)) {
-		for _, w := range s.among[k] {
+	for _, k := range slices.Sorted(maps.Keys(s.siblings)) {
+		for _, w := range s.siblings[k] {
 			fmt.Fprintf(&b, "row %s has %v\n", k, w)
 		}
 	}
@@ -292,7 +292,7 @@ func (s *MeshStore) Dump() string {
 		lines = append(lines, fmt.Sprintf("journal %v\n", w))
 	}
 	for d, writes := range s.logs {
-		lines = append(lines, fmt.Sprintf("log of %d: %v\n", d.Origin, writes))
+		lines = append(lines, fmt.Sprintf("log of %d: %v\n", d.Incarnation, writes))
 	}
 	slices.Sort(lines)
 	if s.term > 0 {
@@ -341,7 +341,7 @@ func (s *MeshStore) Wrote(d mesh.Dot, key string) bool {
 // Snapshot judges what a transaction sees: of every key it has read, the newest write of
 // its snapshot.
 func (s *MeshStore) Snapshot(tx *mesh.Tx) error {
-	if s.among != nil {
+	if s.siblings != nil {
 		return nil
 	}
 	carried := map[mesh.Dot]bool{}
@@ -349,13 +349,13 @@ func (s *MeshStore) Snapshot(tx *mesh.Tx) error {
 		carried[w.Dot] = true
 	}
 	for _, seen := range tx.Seen {
-		newest := s.outside[seen.Key].Stamp
+		newest := s.external[seen.Key].Stamp
 		for _, w := range s.byKey[seen.Key] {
 			if newest.Less(w.Stamp) && (tx.At.Has(w.Dot) || carried[w.Dot]) {
 				newest = w.Stamp
 			}
 		}
-		if seen.Stamp != newest && seen.Stamp.Origin != 0 || seen.Stamp.Less(newest) {
+		if seen.Stamp != newest && seen.Stamp.Incarnation != 0 || seen.Stamp.Less(newest) {
 			return fmt.Errorf("%s was read as of %v, and %v is the newest in the snapshot %v", seen.Key, seen.Stamp, newest, tx.At.Set)
 		}
 	}

@@ -22,7 +22,7 @@ type MeshConfig struct {
 	Lost                          int // percent of answers of the store
 	Roam, Branch, Strip, Transact int // percent of calls
 	Versions                      int // of a server
-	Outside                       bool
+	External                      bool
 	Crashes, Suspects, Joins      int // how many
 	Concurrent                    bool
 	Triggers                      int // writes past the cache that leave a dot
@@ -43,7 +43,7 @@ func NewMeshConfig(seed uint64) MeshConfig {
 		Window: pick(2, 5, 0), Capacity: pick(1, 2, 0, 0),
 		Delay: lease.Tick(pick(100, 2_000, 20_000)), Disk: lease.Tick(pick(0, 1_000, 10_000)),
 		Crawl: pick(0, 0, 5, 30), Breaks: pick(0, 0, 3, 10), Evictions: pick(0, 10, 60), Lost: pick(0, 5, 25),
-		Roam: pick(10, 50, 100), Branch: pick(0, 5, 15), Strip: pick(0, 10, 50), Outside: r.IntN(10) == 0,
+		Roam: pick(10, 50, 100), Branch: pick(0, 5, 15), Strip: pick(0, 10, 50), External: r.IntN(10) == 0,
 	}
 	if r.IntN(2) == 0 {
 		cfg.Crashes, cfg.Suspects, cfg.Joins = r.IntN(4), r.IntN(3), r.IntN(4)
@@ -52,7 +52,7 @@ func NewMeshConfig(seed uint64) MeshConfig {
 	cfg.Versions, cfg.Transact = pick(1, 2, 4), pick(0, 10, 40)
 	cfg.Beat = (cfg.Delay + cfg.Disk) * lease.Tick(pick(1, 4, 20))
 	if r.IntN(3) == 0 {
-		cfg.Concurrent, cfg.Outside = true, false
+		cfg.Concurrent, cfg.External = true, false
 	} else if r.IntN(4) == 0 {
 		cfg.Triggers = 1 + r.IntN(20)
 	}
@@ -92,10 +92,10 @@ type meshStorm struct {
 
 // meshNode is one life of a server.
 type meshNode struct {
-	origin mesh.Origin
-	m      *mesh.Server // nil until it has joined
-	down   bool
-	link   *meshLink
+	incarnation mesh.Incarnation
+	m           *mesh.Server // nil until it has joined
+	down        bool
+	link        *meshLink
 }
 
 // meshLink is the connection from a server to its successor in a view.
@@ -159,17 +159,17 @@ func RunMesh(seed uint64, cfg MeshConfig, log bool) (res Result) {
 }
 
 func (s *meshStorm) begin() {
-	s.view = mesh.View{Number: 1, Newest: mesh.Origin(s.cfg.Servers)}
+	s.view = mesh.View{Number: 1, Newest: mesh.Incarnation(s.cfg.Servers)}
 	for i := range s.cfg.Servers {
-		s.view.Ring = append(s.view.Ring, mesh.Origin(i+1))
+		s.view.Ring = append(s.view.Ring, mesh.Incarnation(i+1))
 	}
 	floor := mesh.Stamp{}
-	if s.cfg.Outside {
+	if s.cfg.External {
 		floor.Time = 5
-		s.store.Outside("a", "before", 5)
+		s.store.WriteExternally("a", "before", 5)
 	}
 	for _, o := range s.view.Ring {
-		n := &meshNode{origin: o}
+		n := &meshNode{incarnation: o}
 		s.nodes = append(s.nodes, n)
 		opt := s.options(o)
 		opt.Floor = floor
@@ -209,8 +209,8 @@ func (s *meshStorm) begin() {
 }
 
 // options of a life that begins now.
-func (s *meshStorm) options(o mesh.Origin) mesh.Options {
-	return mesh.Options{Self: o, View: s.view, Window: s.cfg.Window, Keys: s.cfg.Capacity, Versions: s.cfg.Versions, Waits: s.cfg.Waits, Concurrent: s.cfg.Concurrent,
+func (s *meshStorm) options(o mesh.Incarnation) mesh.Options {
+	return mesh.Options{Incarnation: o, View: s.view, Window: s.cfg.Window, Keys: s.cfg.Capacity, Versions: s.cfg.Versions, Waits: s.cfg.Waits, Concurrent: s.cfg.Concurrent,
 		Async: s.cfg.Async, Batch: s.cfg.Batch, Bytes: s.cfg.Bytes, WindowBytes: s.cfg.WindowBytes}
 }
 
@@ -218,7 +218,7 @@ func (s *meshStorm) key(r *rand.Rand) string { return string(rune('a' + r.IntN(s
 
 func (s *meshStorm) beat() {
 	for _, n := range s.nodes {
-		if n.m != nil && n.m.View().Ring[0] == n.origin {
+		if n.m != nil && n.m.View().Ring[0] == n.incarnation {
 			s.step(n, mesh.Beat{})
 		}
 	}
@@ -243,7 +243,7 @@ func (s *meshStorm) step(n *meshNode, in mesh.Input) {
 	if n.down || n.m == nil {
 		return
 	}
-	s.log("server %d: %T %+v", n.origin, in, in)
+	s.log("server %d: %T %+v", n.incarnation, in, in)
 	outs := n.m.Step(uint64(s.now)/1000, in, nil)
 	n.m.Check()
 	for _, out := range outs {
@@ -261,7 +261,7 @@ func (s *meshStorm) checkRing() {
 	for _, n := range s.nodes {
 		switch {
 		case n.m == nil || n.down:
-		case slices.Contains(s.view.Ring, n.origin):
+		case slices.Contains(s.view.Ring, n.incarnation):
 			members = append(members, n.m)
 		default:
 			others = append(others, n.m)
@@ -291,49 +291,49 @@ func RareMesh() (out []string) {
 func (s *meshStorm) sometimes(what string) { s.res.Sometimes[what]++ }
 
 func (s *meshStorm) perform(n *meshNode, out mesh.Output) {
-	s.log("server %d does %T %+v", n.origin, out, out)
+	s.log("server %d does %T %+v", n.incarnation, out, out)
 	switch out := out.(type) {
 	case mesh.Load:
-		s.ask(n, func() mesh.Input { return mesh.Loaded{Call: out.Call, Row: s.store.Load(out.Key)} }, mesh.Loaded{Call: out.Call, Status: mesh.Lost})
+		s.ask(n, func() mesh.Input { return mesh.Loaded{Call: out.Call, Row: s.store.Load(out.Key)} }, mesh.Loaded{Call: out.Call, Status: mesh.StatusUnknown})
 	case mesh.Fetch:
-		s.ask(n, func() mesh.Input { return mesh.Fetched{Call: out.Call, Writes: s.store.Fetch(out.Dots)} }, mesh.Fetched{Call: out.Call, Status: mesh.Lost})
+		s.ask(n, func() mesh.Input { return mesh.Fetched{Call: out.Call, Writes: s.store.Fetch(out.Dots)} }, mesh.Fetched{Call: out.Call, Status: mesh.StatusUnknown})
 	case mesh.Persist:
 		if s.cfg.Async {
-			s.ask(n, func() mesh.Input { return mesh.Persisted{Call: out.Call, Status: s.store.Log(out.Write, out.With)} }, mesh.Persisted{Call: out.Call, Status: mesh.Lost})
+			s.ask(n, func() mesh.Input { return mesh.Persisted{Call: out.Call, Status: s.store.Log(out.Write, out.With)} }, mesh.Persisted{Call: out.Call, Status: mesh.StatusUnknown})
 			return
 		}
-		s.ask(n, func() mesh.Input { return mesh.Persisted{Call: out.Call, Status: s.store.Persist(out.Write)} }, mesh.Persisted{Call: out.Call, Status: mesh.Lost})
+		s.ask(n, func() mesh.Input { return mesh.Persisted{Call: out.Call, Status: s.store.Persist(out.Write)} }, mesh.Persisted{Call: out.Call, Status: mesh.StatusUnknown})
 	case mesh.Recover:
 		s.ask(n, func() mesh.Input {
 			s.sometimes("a journal is recovered")
-			s.end(out.Lives)
+			s.end(out.Incarnations)
 			if s.cfg.Async {
-				return mesh.Recovered{View: out.View, Back: s.store.Back(out.Lives)}
+				return mesh.Recovered{View: out.View, Back: s.store.Back(out.Incarnations)}
 			}
-			return mesh.Recovered{View: out.View, Writes: s.store.Recover(out.Lives)}
-		}, mesh.Recovered{View: out.View, Status: mesh.Lost})
+			return mesh.Recovered{View: out.View, Writes: s.store.Recover(out.Incarnations)}
+		}, mesh.Recovered{View: out.View, Status: mesh.StatusUnknown})
 	case mesh.Poll:
 		s.ask(n, func() mesh.Input { return mesh.Polled{View: out.View, Writes: s.store.Poll(out.After)} }, mesh.Polled{View: out.View})
 	case mesh.Claim, mesh.Flush, mesh.Release:
 		s.drain(n, out)
 	case mesh.Retire:
-		s.retire(out.Origin)
-	case mesh.Forget:
-		forget := s.store.Forget
-		if s.cfg.Async && out.Origin == n.origin {
+		s.retire(out.Incarnation)
+	case mesh.Truncate:
+		forget := s.store.Truncate
+		if s.cfg.Async && out.Incarnation == n.incarnation {
 			forget = s.store.Trim
 		}
-		s.after(s.disk(), func() { forget(out.Origin, out.Upto) })
-	case mesh.Bury:
+		s.after(s.disk(), func() { forget(out.Incarnation, out.Upto) })
+	case mesh.CollectTombstones:
 		s.sometimes("tombstones are buried")
-		s.after(s.disk(), func() { s.store.Bury(out.Before) })
+		s.after(s.disk(), func() { s.store.CollectTombstones(out.Before) })
 	case mesh.Send:
 		s.send(n, out)
 	case mesh.Reply:
 		s.replied(out)
 	case mesh.Event:
-		if in := slices.Contains(s.view.Ring, n.origin); out.Kind == mesh.FellBehind && in && n.m.View().Number == s.view.Number && !s.owed() {
-			s.fail(fmt.Errorf("server %d is behind a session, in the ring of the day", n.origin))
+		if in := slices.Contains(s.view.Ring, n.incarnation); out.Kind == mesh.FellBehind && in && n.m.View().Number == s.view.Number && !s.owed() {
+			s.fail(fmt.Errorf("server %d is behind a session, in the ring of the day", n.incarnation))
 		}
 		s.sometimes(meshEvents[out.Kind])
 	}
@@ -390,12 +390,12 @@ func (s *meshStorm) settle() {
 		s.fail(fmt.Errorf("it never comes to rest: %+v, journal %d", s.view, s.store.Journal()))
 	}
 	for _, n := range s.nodes {
-		if s.res.Err == nil && slices.Contains(s.view.Ring, n.origin) && !s.cfg.Outside {
+		if s.res.Err == nil && slices.Contains(s.view.Ring, n.incarnation) && !s.cfg.External {
 			s.fail(s.store.Agree(n.m))
 		}
-		if s.res.Err == nil && slices.Contains(s.view.Ring, n.origin) {
-			if f := n.m.Visible().Without(func(o mesh.Origin) bool { return o == mesh.Outside || slices.Contains(s.view.Ring, o) }); f.Size() > 0 {
-				s.fail(fmt.Errorf("server %d names %v, of lives that are retired", n.origin, f))
+		if s.res.Err == nil && slices.Contains(s.view.Ring, n.incarnation) {
+			if f := n.m.Visible().Without(func(o mesh.Incarnation) bool { return o == mesh.External || slices.Contains(s.view.Ring, o) }); f.Size() > 0 {
+				s.fail(fmt.Errorf("server %d names %v, of lives that are retired", n.incarnation, f))
 			}
 		}
 	}
@@ -425,7 +425,7 @@ func joinLines(lines []string) (out string) {
 // rested reports whether every write has been shown everywhere and forgotten, in a ring
 // that all are in and that names nobody who is not.
 func (s *meshStorm) rested() bool {
-	if s.store.Journal() > 0 || len(s.view.Lost) > 0 || s.flying > 0 {
+	if s.store.Journal() > 0 || len(s.view.Departed) > 0 || s.flying > 0 {
 		return false
 	}
 	first := s.nodes[s.view.Ring[0]-1].m

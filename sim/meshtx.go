@@ -50,7 +50,7 @@ func (x *transaction) call(in func(mesh.Op) mesh.Input, done func(mesh.Reply)) {
 func (x *transaction) abort() {
 	x.s.acts = append(x.s.acts, check.Act{Session: x.client.name + " aborted", After: x.after(), Reads: x.reads})
 	x.client.busy = false
-	if x.client.at != nil && !slices.Contains(x.s.view.Ring, x.client.at.origin) {
+	if x.client.at != nil && !slices.Contains(x.s.view.Ring, x.client.at.incarnation) {
 		x.client.at = nil
 	}
 	x.s.think(x.client)
@@ -83,7 +83,7 @@ func (x *transaction) next() {
 		return
 	case r.IntN(4) == 0:
 		k := s.key(r)
-		tx.Set(mesh.Mut{Key: k, Value: fmt.Appendf(nil, "t%d.%d", s.ops, x.steps), Delete: r.IntN(8) == 0, Over: x.saw[k].Dots()})
+		tx.Set(mesh.Mut{Key: k, Value: fmt.Appendf(nil, "t%d.%d", s.ops, x.steps), Delete: r.IntN(8) == 0, Supersedes: x.saw[k].Dots()})
 		x.wrote = append(x.wrote, k)
 		x.next()
 		return
@@ -123,7 +123,7 @@ func (x *transaction) judge(tx *mesh.Tx) {
 		if !x.s.cfg.Concurrent {
 			return
 		}
-		if len(it.Among) > 1 {
+		if len(it.Siblings) > 1 {
 			x.s.sometimes("a transaction reads concurrent writes")
 		}
 		x.s.fail(x.s.store.Same(k, it, func(d mesh.Dot) bool {

@@ -22,20 +22,20 @@ type Result struct {
 // coordinator, assigners, and messages between them.
 type storm struct {
 	*world
-	plan   Plan
-	store  *Store
-	judge  *Judge
-	nodes  []*stormNode
-	desk   *coordinator
-	belief map[string]string  // what a decided value was decided from
-	open   map[int]*stormNode // calls under way
-	slow   lease.Tick         // until then the store takes longer
-	blocks []func()           // SetGuards that wait for commits in flight
-	storec clock
-	loans  uint64
-	values map[string][]item // what the value cache of a layered cache was told
-	res    Result
-	logged bool
+	plan       Plan
+	store      *Store
+	judge      *Judge
+	nodes      []*stormNode
+	coord      *coordinator
+	belief     map[string]string  // what a decided value was decided from
+	open       map[int]*stormNode // calls under way
+	slow       lease.Tick         // until then the store takes longer
+	blocks     []func()           // SetGuards that wait for commits in flight
+	storec     clock
+	crossOwner uint64
+	values     map[string][]item // what the value cache of a layered cache was told
+	res        Result
+	logged     bool
 }
 
 // Run runs a plan to its end, and on until everything has settled. With log it
@@ -50,7 +50,7 @@ func Run(p Plan, log bool) (res Result) {
 			res = s.res
 		}
 	}()
-	s.desk = newCoordinator(s)
+	s.coord = newCoordinator(s)
 	for i := range p.Config.Nodes {
 		n := &stormNode{s: s, index: i}
 		s.nodes = append(s.nodes, n)
@@ -60,7 +60,7 @@ func Run(p Plan, log bool) (res Result) {
 		s.after(c.At, func() { s.call(i, c) })
 	}
 	for _, f := range p.Faults {
-		s.after(f.At, func() { s.strike(f) })
+		s.after(f.At, func() { s.inject(f) })
 	}
 	s.run(p.Config.Span)
 	s.settle()
@@ -75,7 +75,7 @@ var eventNames = [clink.EventKinds]string{
 	clink.FillRefusedExpired: "R10 refuses a fill", clink.OutcomeUnknown: "a write gets no answer", clink.OutcomeProvenDone: "a write without answer is found",
 	clink.OutcomeProvenFailed: "a write without answer is proven to have failed", clink.OutcomeLeftUnknown: "a write is left unknown",
 	clink.GuardInstalled: "a guard is installed", clink.GuardRefused: "a guard comes too late", clink.GuardLost: "a SetGuard gets no answer",
-	clink.Mismatched: "the store refuses a write's guard", clink.Conflicted: "a row expires under an update", clink.Combined: "writes are combined", clink.Joined: "a read is shared", clink.Inherited: "an entry is inherited",
+	clink.Mismatched: "the store refuses a write's guard", clink.Conflicted: "a row expires under an update", clink.Combined: "writes are combined", clink.Joined: "a read is shared", clink.Transferred: "an entry is inherited",
 }
 
 var outcomeNames = [...]string{clink.Done: "answered: done", clink.NotOwner: "answered: not the owner", clink.NotSent: "answered: not sent",
@@ -231,7 +231,7 @@ func (s *storm) begin(n *stormNode, id int, c Call) {
 
 // answered hands a Reply to its caller.
 func (s *storm) answered(n *stormNode, r clink.Reply) {
-	if l := n.lends[r.Op]; l != nil {
+	if l := n.locks[r.Op]; l != nil {
 		n.replied(l, r.Outcome)
 		return
 	}
@@ -256,7 +256,7 @@ func (s *storm) answered(n *stormNode, r clink.Reply) {
 }
 
 // strike lets a misfortune happen.
-func (s *storm) strike(f Fault) {
+func (s *storm) inject(f Fault) {
 	s.log("%v: node %d, key %s, for %s", f.Kind, f.Node, f.Key, show(f.For))
 	n := s.nodes[f.Node]
 	until := s.now + f.For
@@ -286,6 +286,6 @@ func (s *storm) strike(f Fault) {
 	case Drain:
 		n.drain(f.For)
 	default:
-		s.desk.strike(f)
+		s.coord.inject(f)
 	}
 }

@@ -13,21 +13,21 @@ import (
 // stormNode is one node, through all its lives. Each life has machines of its
 // own; what was meant for an earlier one is lost.
 type stormNode struct {
-	s       *storm
-	index   int
-	lives   int
-	name    string // of this life
-	up      bool
-	clock   clock
-	lease   *lease.Node
-	pod     *clink.Pod
-	handles map[lease.Gen]handle
-	entries map[string]clink.Keep
-	heirs   map[lease.Gen][]clink.Retag // under which leases goes on what is kept
-	calls   map[clink.Op]Call
-	lends   map[clink.Op]*lend // to others, and to itself
-	layered map[clink.Op]*layeredRead
-	member  member // of groups that share a key
+	s            *storm
+	index        int
+	incarnations int
+	name         string // of this life
+	up           bool
+	clock        clock
+	lease        *lease.Node
+	pod          *clink.Pod
+	handles      map[lease.Gen]handle
+	entries      map[string]clink.Keep
+	successors   map[lease.Gen][]clink.Retag // under which leases goes on what is kept
+	calls        map[clink.Op]Call
+	locks        map[clink.Op]*keyLock // to others, and to itself
+	layered      map[clink.Op]*layeredRead
+	member       member // of groups that share a key
 
 	paused   lease.Tick // stands still until then
 	busy     bool       // somebody holds the lock
@@ -45,16 +45,16 @@ type handle struct {
 // boot begins a life.
 func (n *stormNode) boot() {
 	s := n.s
-	n.lives++
-	n.name = fmt.Sprintf("n%d.%d", n.index, n.lives)
+	n.incarnations++
+	n.name = fmt.Sprintf("n%d.%d", n.index, n.incarnations)
 	n.up, n.busy, n.waiting, n.paused, n.draining = true, false, nil, 0, false
 	n.clock = newClock(s.rng("clock "+n.name), s.plan.Config.Drift)
-	n.handles, n.entries, n.calls, n.lends = map[lease.Gen]handle{}, map[string]clink.Keep{}, map[clink.Op]Call{}, map[clink.Op]*lend{}
-	n.layered, n.heirs = map[clink.Op]*layeredRead{}, map[lease.Gen][]clink.Retag{}
+	n.handles, n.entries, n.calls, n.locks = map[lease.Gen]handle{}, map[string]clink.Keep{}, map[clink.Op]Call{}, map[clink.Op]*keyLock{}
+	n.layered, n.successors = map[clink.Op]*layeredRead{}, map[lease.Gen][]clink.Retag{}
 	n.lease = lease.NewNode(lease.NodeOptions{Node: n.name, Addr: n.name, Host: n.name, Drift: max(1, s.plan.Config.Drift), Groups: true})
 	n.member = newMember(n.name, max(1, s.plan.Config.Drift))
 	n.pod = clink.NewPod(clink.Options{
-		Life: uint64(n.index+1)<<32 | uint64(n.lives), Drift: max(1, s.plan.Config.Drift), Queue: s.plan.Config.Queue, Tags: s.plan.Config.Tags,
+		Incarnation: uint64(n.index+1)<<32 | uint64(n.incarnations), Drift: max(1, s.plan.Config.Drift), Queue: s.plan.Config.Queue, Tags: s.plan.Config.Tags,
 		Entry: func(k string) (clink.Keep, bool) { e, ok := n.entries[k]; e.Gen = n.stands(k, e.Gen); return e, ok },
 	})
 	n.beat()
@@ -93,12 +93,12 @@ func (n *stormNode) pause(d lease.Tick) {
 
 // awake does something in this life as soon as the node is not paused.
 func (n *stormNode) awake(do func()) {
-	life := n.lives
+	incarnation := n.incarnations
 	switch {
 	case !n.up:
 	case n.s.now < n.paused:
 		n.s.after(n.paused-n.s.now, func() {
-			if n.lives == life {
+			if n.incarnations == incarnation {
 				n.awake(do)
 			}
 		})
@@ -109,9 +109,9 @@ func (n *stormNode) awake(do func()) {
 
 // later does something d from now by real time, if this life lasts.
 func (n *stormNode) later(d lease.Tick, do func()) {
-	life := n.lives
+	incarnation := n.incarnations
 	n.s.after(d, func() {
-		if n.up && n.lives == life {
+		if n.up && n.incarnations == incarnation {
 			n.awake(do)
 		}
 	})
@@ -154,7 +154,7 @@ func (n *stormNode) beat() {
 	})
 }
 
-func sortedOps(m map[clink.Op]*lend) []clink.Op { return slices.Sorted(maps.Keys(m)) }
+func sortedOps(m map[clink.Op]*keyLock) []clink.Op { return slices.Sorted(maps.Keys(m)) }
 
 func (n *stormNode) now() lease.Tick { return n.clock.read(n.s.now) }
 
@@ -213,9 +213,9 @@ func (n *stormNode) leases(outs []lease.NodeOutput, do []func()) []func() {
 		do = append(do, func() {
 			switch out := out.(type) {
 			case lease.SendRenew:
-				n.s.desk.hear(n, &out.Renew)
+				n.s.coord.hear(n, &out.Renew)
 			case lease.SendGave:
-				n.s.desk.hear(n, &out.Gave)
+				n.s.coord.hear(n, &out.Gave)
 			case lease.Acquire:
 				n.acquire(out)
 			case lease.Extend:
@@ -234,7 +234,7 @@ func (n *stormNode) handOver(r lease.Revoke) {
 	rng := n.s.rng("offers of " + n.name)
 	for _, k := range sorted(n.entries) {
 		e := n.entries[k]
-		if n.stands(k, e.Gen) != r.Gen || e.Until != 0 || !r.Over.Contains(k) {
+		if n.stands(k, e.Gen) != r.Gen || e.Until != 0 || !r.Range.Contains(k) {
 			continue
 		}
 		for _, to := range n.s.nodes {
@@ -250,7 +250,7 @@ func (n *stormNode) handOver(r lease.Revoke) {
 
 // step steps the pod under the lock that locked has taken.
 func (n *stormNode) step(in clink.Input) {
-	n.ahead(in)
+	n.beforeStep(in)
 	now := n.now()
 	outs := n.pod.Step(now, in, nil)
 	n.pod.Check()
@@ -287,7 +287,7 @@ func (n *stormNode) take(op clink.Op, c Call, value string) {
 	}
 	switch c.Kind {
 	case Transact:
-		n.borrow(op, c, value)
+		n.beginTx(op, c, value)
 		return
 	case Layered:
 		n.readLayered(op, c.Keys[0])
@@ -332,8 +332,8 @@ func (n *stormNode) perform(out clink.Output) {
 		n.s.answered(n, out)
 	case clink.Event:
 		n.s.sometimes(eventNames[out.Kind])
-	case clink.Lent:
-		n.hold(out.Call, out, n.lends[out.Op].keys)
+	case clink.Locked:
+		n.hold(out.Call, out, n.locks[out.Op].keys)
 	case clink.Store:
 		var keys []string
 		for _, m := range out.Muts {
@@ -350,7 +350,7 @@ func (n *stormNode) perform(out clink.Output) {
 			}
 		})
 	case clink.Retag:
-		n.heirs[out.Old] = append(n.heirs[out.Old], out)
+		n.successors[out.Old] = append(n.successors[out.Old], out)
 		n.later(spread(n.s.rng("retag "+n.name), n.s.plan.Config.Delay), func() { n.retag(out) })
 	default:
 		n.s.request(n, out)
@@ -360,11 +360,11 @@ func (n *stormNode) perform(out clink.Output) {
 // stands is the lease that what is kept of a key under gen stands under by now.
 func (n *stormNode) stands(key string, gen lease.Gen) lease.Gen {
 	for {
-		i := slices.IndexFunc(n.heirs[gen], func(r clink.Retag) bool { return r.Range.Contains(key) })
+		i := slices.IndexFunc(n.successors[gen], func(r clink.Retag) bool { return r.Range.Contains(key) })
 		if i < 0 {
 			return gen
 		}
-		gen = n.heirs[gen][i].New
+		gen = n.successors[gen][i].New
 	}
 }
 

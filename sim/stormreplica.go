@@ -82,12 +82,12 @@ func (n *stormNode) revoke(out lease.Revoke) {
 }
 
 // ahead tells the primary's machine what the pod is about to hear of.
-func (n *stormNode) ahead(in clink.Input) {
+func (n *stormNode) beforeStep(in clink.Input) {
 	switch in := in.(type) {
 	case clink.Guarded:
 		n.stepPrimary(replica.Guarded{Call: replica.Call(in.Call), OK: in.Status == clink.OK})
 	case clink.Stored:
-		n.stepPrimary(replica.Written{Call: replica.Call(in.Call), Known: in.Status != clink.Lost})
+		n.stepPrimary(replica.Written{Call: replica.Call(in.Call), Known: in.Status != clink.StatusUnknown})
 	}
 }
 
@@ -122,8 +122,8 @@ func (n *stormNode) stepPrimary(in replica.Input) {
 		case replica.Pass:
 			held := n.member.waits[out.Call]
 			delete(n.member.waits, out.Call)
-			if l, ok := held.(clink.Lent); ok {
-				n.lent(l)
+			if l, ok := held.(clink.Locked); ok {
+				n.keysLocked(l)
 			} else {
 				n.s.request(n, held)
 			}

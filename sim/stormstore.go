@@ -8,18 +8,18 @@ import (
 // asked is one request to the store, from when it is sent to when its answer is
 // delivered or given up.
 type asked struct {
-	n      *stormNode
-	life   int
-	out    clink.Output
-	closed bool               // the node was told something already
-	done   func(clink.Status) // set for a transaction: hears of its end instead of the node
+	n           *stormNode
+	incarnation int
+	out         clink.Output
+	closed      bool               // the node was told something already
+	done        func(clink.Status) // set for a transaction: hears of its end instead of the node
 }
 
 // request sends a request; after the timeout the node is told that there was no
 // answer, whatever becomes of it.
 func (s *storm) request(n *stormNode, out clink.Output) {
 	r, c := s.rng("store of "+n.name), s.plan.Config
-	a := &asked{n: n, life: n.lives, out: out}
+	a := &asked{n: n, incarnation: n.incarnations, out: out}
 	delay := spread(r, c.Delay) + pause(out)
 	n.later(c.Timeout+pause(out), func() { s.tell(a, lost(out)) })
 	if s.now < n.muted && chance(r, 50) {
@@ -52,20 +52,20 @@ func pause(out clink.Output) lease.Tick {
 func lost(out clink.Output) clink.Input {
 	switch out := out.(type) {
 	case clink.Load:
-		return clink.Loaded{Call: out.Call, Status: clink.Lost}
+		return clink.Loaded{Call: out.Call, Status: clink.StatusUnknown}
 	case clink.SetGuard:
-		return clink.Guarded{Call: out.Call, Status: clink.Lost}
+		return clink.Guarded{Call: out.Call, Status: clink.StatusUnknown}
 	case clink.ReadSplits:
-		return clink.Splits{Call: out.Call, Status: clink.Lost}
+		return clink.Splits{Call: out.Call, Status: clink.StatusUnknown}
 	case clink.Store:
-		return clink.Stored{Call: out.Call, Status: clink.Lost}
+		return clink.Stored{Call: out.Call, Status: clink.StatusUnknown}
 	}
 	panic("sim: not a request")
 }
 
 // arrive takes a request to the store.
 func (s *storm) arrive(a *asked) {
-	if a.closed || a.life != a.n.lives {
+	if a.closed || a.incarnation != a.n.incarnations {
 		s.sometimes("a request arrives after it was given up")
 	}
 	switch out := a.out.(type) {
@@ -184,7 +184,7 @@ func (s *storm) reply(a *asked, in clink.Input) {
 // tell steps the node with the first answer there is.
 func (s *storm) tell(a *asked, in clink.Input) {
 	n := a.n
-	if a.closed || a.life != n.lives || !n.up {
+	if a.closed || a.incarnation != n.incarnations || !n.up {
 		return
 	}
 	n.awake(func() {

@@ -146,7 +146,7 @@ func (r *Recorded) Move(to int) error { return r.f.Move(to) }
 
 // Beside runs functions beside each other, each in a fork at a server of its own, and
 // joins them.
-func (r *Recorded) Beside(places []int, body func(i int, f *Recorded) error) error {
+func (r *Recorded) Siblings(places []int, body func(i int, f *Recorded) error) error {
 	forks, errs := make([]*Recorded, len(places)), make([]error, len(places))
 	var wg sync.WaitGroup
 	for i, at := range places {

@@ -11,7 +11,7 @@ import (
 	"github.com/freshet-cache/freshet/causal"
 	"github.com/freshet-cache/freshet/codec"
 	"github.com/freshet-cache/freshet/link"
-	"github.com/freshet-cache/freshet/store/dotted"
+	"github.com/freshet-cache/freshet/store/journal"
 	"github.com/freshet-cache/freshet/store/memory"
 )
 
@@ -32,7 +32,7 @@ type Ring struct {
 
 // journaled is a store that remembers what its journal holds, in bytes.
 type journaled struct {
-	*memory.Dotted
+	*memory.Journal
 	mu    sync.Mutex
 	sizes map[uint32]map[uint64]int // by origin and number
 	last  map[uint32]uint64         // numbers
@@ -40,62 +40,62 @@ type journaled struct {
 }
 
 // Persist commits a write.
-func (j *journaled) Persist(ctx context.Context, w dotted.Write) error {
+func (j *journaled) Persist(ctx context.Context, w journal.Write) error {
 	j.mu.Lock()
-	life := j.sizes[w.Dot.Origin]
-	if life == nil {
-		life = map[uint64]int{}
-		j.sizes[w.Dot.Origin] = life
+	incarnation := j.sizes[w.Dot.Incarnation]
+	if incarnation == nil {
+		incarnation = map[uint64]int{}
+		j.sizes[w.Dot.Incarnation] = incarnation
 	}
-	life[w.Dot.N] = len(w.Body)
-	j.last[w.Dot.Origin] = max(j.last[w.Dot.Origin], w.Dot.N)
+	incarnation[w.Dot.N] = len(w.Body)
+	j.last[w.Dot.Incarnation] = max(j.last[w.Dot.Incarnation], w.Dot.N)
 	j.mu.Unlock()
-	return j.Dotted.Persist(ctx, w)
+	return j.Journal.Persist(ctx, w)
 }
 
 // Forget lets the journal drop writes.
-func (j *journaled) Forget(ctx context.Context, origin uint32, upto uint64) error {
-	err := j.Dotted.Forget(ctx, origin, upto)
+func (j *journaled) Truncate(ctx context.Context, incarnation uint32, upto uint64) error {
+	err := j.Journal.Truncate(ctx, incarnation, upto)
 	if err != nil {
 		return err
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for n := j.gone[origin] + 1; n <= upto; n++ {
-		delete(j.sizes[origin], n)
+	for n := j.gone[incarnation] + 1; n <= upto; n++ {
+		delete(j.sizes[incarnation], n)
 	}
-	j.gone[origin] = max(j.gone[origin], upto)
+	j.gone[incarnation] = max(j.gone[incarnation], upto)
 	return nil
 }
 
 // above is how many bytes there are of an origin's writes behind a number.
-func (j *journaled) above(origin uint32, n uint64) (sum int) {
+func (j *journaled) above(incarnation uint32, n uint64) (sum int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for n++; n <= j.last[origin]; n++ {
-		sum += j.sizes[origin][n]
+	for n++; n <= j.last[incarnation]; n++ {
+		sum += j.sizes[incarnation][n]
 	}
 	return sum
 }
 
 func newRing(ctx context.Context, w *World, rows map[string]string, tcc bool) (*Ring, error) {
-	db := memory.NewDotted(memory.Options{After: func(context.Context, memory.Call) error {
+	db := memory.NewJournal(memory.Options{After: func(context.Context, memory.Call) error {
 		w.answer()
 		return nil
 	}})
-	r := &Ring{world: w, store: &journaled{Dotted: db, sizes: map[uint32]map[uint64]int{}, last: map[uint32]uint64{}, gone: map[uint32]uint64{}}, ready: make(chan struct{}), tcc: tcc}
+	r := &Ring{world: w, store: &journaled{Journal: db, sizes: map[uint32]map[uint64]int{}, last: map[uint32]uint64{}, gone: map[uint32]uint64{}}, ready: make(chan struct{}), tcc: tcc}
 	for k, v := range rows {
-		db.Outside(k, []byte(v), 1)
+		db.WriteExternally(k, []byte(v), 1)
 	}
 	view := causal.View{Number: 1, Newest: uint32(w.Servers)}
 	for i := range w.Servers {
-		view.Ring = append(view.Ring, causal.Member{Origin: uint32(i + 1), Addr: fmt.Sprint(i)})
+		view.Ring = append(view.Ring, causal.RingServer{Incarnation: uint32(i + 1), Addr: fmt.Sprint(i)})
 	}
 	for i := range w.Servers {
-		if err := db.Begin(ctx, uint32(i+1), dotted.NewName()); err != nil {
+		if err := db.Begin(ctx, uint32(i+1), journal.NewName()); err != nil {
 			return nil, err
 		}
-		opt := causal.Options{Store: r.store, Self: uint32(i + 1), View: view, Dial: r.dial, Floor: 1}
+		opt := causal.Options{Store: r.store, Incarnation: uint32(i + 1), View: view, Dial: r.dial, Floor: 1}
 		if !tcc { // as a node has it
 			opt.Versions = 1
 		}
@@ -187,7 +187,7 @@ func (c *conn) run() {
 	}
 }
 
-func (r *Ring) dial(_ context.Context, to causal.Member, deliver func([]byte)) (causal.Conn, error) {
+func (r *Ring) dial(_ context.Context, to causal.RingServer, deliver func([]byte)) (causal.Conn, error) {
 	<-r.ready
 	i := 0
 	if _, err := fmt.Sscan(to.Addr, &i); err != nil {
@@ -271,7 +271,7 @@ func pause(ctx context.Context, d time.Duration) error {
 // not known to have been everywhere.
 func (r *Ring) Metadata() (sum int) {
 	for i, s := range r.servers {
-		sum += r.store.above(uint32(i+1), s.Settled())
+		sum += r.store.above(uint32(i+1), s.Truncated())
 	}
 	return sum * len(r.servers)
 }

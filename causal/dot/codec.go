@@ -9,7 +9,7 @@ import (
 func AppendDots(b []byte, dots []Dot) []byte {
 	b = binary.AppendUvarint(b, uint64(len(dots)))
 	for _, d := range dots {
-		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(d.Origin)), d.N)
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(d.Incarnation)), d.N)
 	}
 	return b
 }
@@ -21,7 +21,7 @@ func AppendFrontier(b []byte, f Frontier) []byte { return appendRuns(AppendDots(
 func appendRuns(b []byte, runs []run) []byte {
 	b = binary.AppendUvarint(b, uint64(len(runs)))
 	for _, r := range runs {
-		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(r.Origin)), r.From)
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(r.Incarnation)), r.From)
 		b = binary.AppendUvarint(b, r.To-r.From)
 	}
 	return b
@@ -37,13 +37,13 @@ const (
 // AppendDelta tells a frontier by what differs from an earlier one, if that tells it.
 func AppendDelta(b []byte, last, f Frontier) []byte {
 	for i, d := range last.upto {
-		if f.uptoAt(i, d.Origin) == 0 {
+		if f.uptoAt(i, d.Incarnation) == 0 {
 			return AppendFrontier(append(b, told), f)
 		}
 	}
 	more := 0
 	for i, d := range f.upto {
-		if d.N != last.uptoAt(i, d.Origin) {
+		if d.N != last.uptoAt(i, d.Incarnation) {
 			more++
 		}
 	}
@@ -52,8 +52,8 @@ func AppendDelta(b []byte, last, f Frontier) []byte {
 	}
 	b = binary.AppendUvarint(append(b, changed), uint64(more))
 	for i, d := range f.upto {
-		if n := d.N - last.uptoAt(i, d.Origin); n != 0 {
-			b = binary.AppendVarint(binary.AppendUvarint(b, uint64(d.Origin)), int64(n))
+		if n := d.N - last.uptoAt(i, d.Incarnation); n != 0 {
+			b = binary.AppendVarint(binary.AppendUvarint(b, uint64(d.Incarnation)), int64(n))
 		}
 	}
 	return appendEdits(b, last.extra, f.extra)
@@ -106,9 +106,9 @@ func AppendString(b []byte, v string) []byte {
 // AppendNamed appends the encoding of a dot and others, as AppendDots does of all.
 func AppendNamed(b []byte, d Dot, others []Dot) []byte {
 	b = binary.AppendUvarint(b, uint64(1+len(others)))
-	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(d.Origin)), d.N)
+	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(d.Incarnation)), d.N)
 	for _, d := range others {
-		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(d.Origin)), d.N)
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(d.Incarnation)), d.N)
 	}
 	return b
 }
@@ -154,12 +154,12 @@ func (r *Reader) Uint() uint64 {
 }
 
 // Origin is an origin.
-func (r *Reader) Origin() Origin {
+func (r *Reader) Incarnation() Incarnation {
 	v := r.Uint()
-	if v != uint64(Origin(v)) {
+	if v != uint64(Incarnation(v)) {
 		r.Fail()
 	}
-	return Origin(v)
+	return Incarnation(v)
 }
 
 // Count is how many things follow, each of a byte at least.
@@ -191,8 +191,8 @@ func (r *Reader) dots(n int) (out []Dot) {
 
 // Dot is an origin that there is, and a number of it.
 func (r *Reader) Dot() Dot {
-	d := Dot{r.Origin(), r.Uint()}
-	if d.Origin == 0 || d.N == 0 {
+	d := Dot{r.Incarnation(), r.Uint()}
+	if d.Incarnation == 0 || d.N == 0 {
 		r.Fail()
 	}
 	return d
@@ -218,7 +218,7 @@ func (r *Reader) runs(out []run) []run {
 		out = make([]run, 0, min(n, len(r.b)/3+1))
 	}
 	for range n {
-		o, from, more := r.Origin(), r.Uint(), r.Uint()
+		o, from, more := r.Incarnation(), r.Uint(), r.Uint()
 		if o == 0 || from == 0 || from+more+1 < from {
 			r.Fail()
 		}
@@ -262,19 +262,19 @@ func (r *Reader) Frontier() (f Frontier) {
 func (r *Reader) valid(f Frontier) Frontier {
 	ok, at, dots := true, 0, uint64(0)
 	for i, d := range f.upto {
-		ok = ok && (i == 0 || f.upto[i-1].Origin < d.Origin) && d.N+1 > 0
+		ok = ok && (i == 0 || f.upto[i-1].Incarnation < d.Incarnation) && d.N+1 > 0
 	}
 	for i, e := range f.extra {
-		for at < len(f.upto) && f.upto[at].Origin < e.Origin {
+		for at < len(f.upto) && f.upto[at].Incarnation < e.Incarnation {
 			at++
 		}
 		end := uint64(0) // of what is before it
 		switch {
-		case i > 0 && f.extra[i-1].Origin > e.Origin:
+		case i > 0 && f.extra[i-1].Incarnation > e.Incarnation:
 			ok = false
-		case i > 0 && f.extra[i-1].Origin == e.Origin:
+		case i > 0 && f.extra[i-1].Incarnation == e.Incarnation:
 			end = f.extra[i-1].To
-		case at < len(f.upto) && f.upto[at].Origin == e.Origin:
+		case at < len(f.upto) && f.upto[at].Incarnation == e.Incarnation:
 			end = f.upto[at].N
 		}
 		more := e.To - e.From
@@ -300,7 +300,7 @@ func (r *Reader) Delta(last Frontier) Frontier {
 			if r.bad {
 				return Frontier{}
 			}
-			i := f.at(d.Origin)
+			i := f.at(d.Incarnation)
 			if f.upto[i].N += d.N>>1 ^ -(d.N & 1); f.upto[i].N == 0 { // as Varint has it: it may be less than it was
 				r.Fail()
 			}

@@ -10,40 +10,40 @@ import (
 
 // Origin is one life of a server: the coordinator numbers lives, and never uses a
 // number twice. Zero is none.
-type Origin uint32
+type Incarnation uint32
 
 // Dot names a write for ever: the life that took it first, and its number there.
 // Numbers begin at 1 and leave no gap.
 type Dot struct {
-	Origin Origin
-	N      uint64
+	Incarnation Incarnation
+	N           uint64
 }
 
 // Compare orders dots by origin and number.
 func (d Dot) Compare(o Dot) int {
-	if d.Origin != o.Origin {
-		return cmp.Compare(d.Origin, o.Origin)
+	if d.Incarnation != o.Incarnation {
+		return cmp.Compare(d.Incarnation, o.Incarnation)
 	}
 	return cmp.Compare(d.N, o.N)
 }
 
 // String is the dot for people.
-func (d Dot) String() string { return fmt.Sprintf("%d.%d", d.Origin, d.N) }
+func (d Dot) String() string { return fmt.Sprintf("%d.%d", d.Incarnation, d.N) }
 
 // Stamp orders all writes, and extends causality: a write's stamp exceeds those of
 // all its causes. The larger stamp wins a key.
 type Stamp struct {
-	Time   uint64
-	Origin Origin
+	Time        uint64
+	Incarnation Incarnation
 }
 
 // Less reports whether s comes before o.
 func (s Stamp) Less(o Stamp) bool {
-	return s.Time < o.Time || s.Time == o.Time && s.Origin < o.Origin
+	return s.Time < o.Time || s.Time == o.Time && s.Incarnation < o.Incarnation
 }
 
 // String is the stamp for people.
-func (s Stamp) String() string { return fmt.Sprintf("%d@%d", s.Time, s.Origin) }
+func (s Stamp) String() string { return fmt.Sprintf("%d@%d", s.Time, s.Incarnation) }
 
 // Frontier is a set of dots: of every origin all up to a number, and some above.
 // It says exactly what is in it; a gap is never taken for filled. A Frontier that
@@ -56,8 +56,8 @@ type Frontier struct {
 // run is the dots of an origin from one number to another. What is shown out of turn comes
 // in such runs.
 type run struct {
-	Origin   Origin
-	From, To uint64
+	Incarnation Incarnation
+	From, To    uint64
 }
 
 // NewFrontier is the set of the given dots.
@@ -69,7 +69,7 @@ func NewFrontier(dots ...Dot) (f Frontier) {
 }
 
 // All is the set of every dot of an origin up to a number.
-func All(o Origin, n uint64) (f Frontier) {
+func All(o Incarnation, n uint64) (f Frontier) {
 	if n > 0 {
 		f.upto = []Dot{{o, n}}
 	}
@@ -77,9 +77,9 @@ func All(o Origin, n uint64) (f Frontier) {
 }
 
 // Upto is the number up to which every dot of an origin is in the set.
-func (f Frontier) Upto(o Origin) uint64 {
+func (f Frontier) Upto(o Incarnation) uint64 {
 	for i := range f.upto {
-		if f.upto[i].Origin == o {
+		if f.upto[i].Incarnation == o {
 			return f.upto[i].N
 		}
 	}
@@ -88,8 +88,8 @@ func (f Frontier) Upto(o Origin) uint64 {
 
 // uptoAt is Upto of an origin that may stand at that place: frontiers of one ring have the
 // same shape.
-func (f Frontier) uptoAt(i int, o Origin) uint64 {
-	if i < len(f.upto) && f.upto[i].Origin == o {
+func (f Frontier) uptoAt(i int, o Incarnation) uint64 {
+	if i < len(f.upto) && f.upto[i].Incarnation == o {
 		return f.upto[i].N
 	}
 	return f.Upto(o)
@@ -100,7 +100,7 @@ func (f Frontier) next(d Dot) int {
 	low, high := 0, len(f.extra)
 	for low < high {
 		mid := int(uint(low+high) >> 1)
-		if r := &f.extra[mid]; r.Origin < d.Origin || r.Origin == d.Origin && r.To < d.N {
+		if r := &f.extra[mid]; r.Incarnation < d.Incarnation || r.Incarnation == d.Incarnation && r.To < d.N {
 			low = mid + 1
 		} else {
 			high = mid
@@ -111,33 +111,33 @@ func (f Frontier) next(d Dot) int {
 
 // Covers reports whether a dot is in the set.
 func (f Frontier) Covers(d Dot) bool {
-	if d.N <= f.Upto(d.Origin) {
+	if d.N <= f.Upto(d.Incarnation) {
 		return true
 	}
 	if len(f.extra) == 0 {
 		return false
 	}
 	i := f.next(d)
-	return i < len(f.extra) && f.extra[i].Origin == d.Origin && f.extra[i].From <= d.N
+	return i < len(f.extra) && f.extra[i].Incarnation == d.Incarnation && f.extra[i].From <= d.N
 }
 
 // Within reports whether every dot of f is in o. What is behind o's number of an origin is
 // not, for there is a gap.
 func (f Frontier) Within(o Frontier) bool {
 	for i, d := range f.upto {
-		if d.N > o.uptoAt(i, d.Origin) {
+		if d.N > o.uptoAt(i, d.Incarnation) {
 			return false
 		}
 	}
 	at := 0
 	for _, r := range f.extra {
-		for at < len(o.extra) && (o.extra[at].Origin < r.Origin || o.extra[at].Origin == r.Origin && o.extra[at].To < r.To) {
+		for at < len(o.extra) && (o.extra[at].Incarnation < r.Incarnation || o.extra[at].Incarnation == r.Incarnation && o.extra[at].To < r.To) {
 			at++
 		}
-		if at < len(o.extra) && o.extra[at].Origin == r.Origin && o.extra[at].From <= r.From {
+		if at < len(o.extra) && o.extra[at].Incarnation == r.Incarnation && o.extra[at].From <= r.From {
 			continue
 		}
-		if r.To > o.Upto(r.Origin) {
+		if r.To > o.Upto(r.Incarnation) {
 			return false
 		}
 	}
@@ -160,12 +160,12 @@ func (f Frontier) Union(o Frontier) Frontier {
 	u := Frontier{upto: make([]Dot, 0, max(len(f.upto), len(o.upto)))}
 	for a, b := f.upto, o.upto; len(a)+len(b) > 0; {
 		switch {
-		case len(b) == 0 || len(a) > 0 && a[0].Origin < b[0].Origin:
+		case len(b) == 0 || len(a) > 0 && a[0].Incarnation < b[0].Incarnation:
 			u.upto, a = append(u.upto, a[0]), a[1:]
-		case len(a) == 0 || b[0].Origin < a[0].Origin:
+		case len(a) == 0 || b[0].Incarnation < a[0].Incarnation:
 			u.upto, b = append(u.upto, b[0]), b[1:]
 		default:
-			u.upto = append(u.upto, Dot{a[0].Origin, max(a[0].N, b[0].N)})
+			u.upto = append(u.upto, Dot{a[0].Incarnation, max(a[0].N, b[0].N)})
 			a, b = a[1:], b[1:]
 		}
 	}
@@ -187,20 +187,20 @@ func (f Frontier) Union(o Frontier) Frontier {
 }
 
 func (r run) before(o run) bool {
-	return r.Origin < o.Origin || r.Origin == o.Origin && r.From < o.From
+	return r.Incarnation < o.Incarnation || r.Incarnation == o.Incarnation && r.From < o.From
 }
 
 // append adds a run behind all others. The place of its origin in upto is at or later, and
 // is returned: there is one unless the origin's first dot is missing.
 func (f *Frontier) append(r run, at int) int {
-	for at < len(f.upto) && f.upto[at].Origin < r.Origin {
+	for at < len(f.upto) && f.upto[at].Incarnation < r.Incarnation {
 		at++
 	}
-	if at < len(f.upto) && f.upto[at].Origin == r.Origin && r.From <= f.upto[at].N+1 {
+	if at < len(f.upto) && f.upto[at].Incarnation == r.Incarnation && r.From <= f.upto[at].N+1 {
 		f.upto[at].N = max(f.upto[at].N, r.To)
 		return at
 	}
-	if n := len(f.extra); n > 0 && f.extra[n-1].Origin == r.Origin && r.From <= f.extra[n-1].To+1 {
+	if n := len(f.extra); n > 0 && f.extra[n-1].Incarnation == r.Incarnation && r.From <= f.extra[n-1].To+1 {
 		f.extra[n-1].To = max(f.extra[n-1].To, r.To)
 	} else {
 		f.extra = append(f.extra, r)
@@ -212,8 +212,8 @@ func (f *Frontier) append(r run, at int) int {
 func (f Frontier) Size() int { return len(f.upto) + len(f.extra) }
 
 // Only is the part of a set that is of one origin.
-func (f Frontier) Only(o Origin) Frontier {
-	return f.Without(func(other Origin) bool { return other != o })
+func (f Frontier) Only(o Incarnation) Frontier {
+	return f.Without(func(other Incarnation) bool { return other != o })
 }
 
 // Last is the largest number of any origin.
@@ -231,7 +231,7 @@ func (f Frontier) Last() (n uint64) {
 // There may be any number of them; whoever calls knows that f is bounded.
 func (f Frontier) Missing(o Frontier, out []Dot) []Dot {
 	for _, d := range f.upto {
-		out = o.lacks(run{d.Origin, 1, d.N}, out)
+		out = o.lacks(run{d.Incarnation, 1, d.N}, out)
 	}
 	for _, r := range f.extra {
 		out = o.lacks(r, out)
@@ -241,17 +241,17 @@ func (f Frontier) Missing(o Frontier, out []Dot) []Dot {
 
 // lacks are the dots of a run that are not in the set.
 func (f Frontier) lacks(r run, out []Dot) []Dot {
-	n := max(r.From, f.Upto(r.Origin)+1)
+	n := max(r.From, f.Upto(r.Incarnation)+1)
 	if n > r.To {
 		return out
 	}
-	for i := f.next(Dot{r.Origin, n}); n <= r.To; i++ {
+	for i := f.next(Dot{r.Incarnation, n}); n <= r.To; i++ {
 		to, next := r.To, r.To+1
-		if i < len(f.extra) && f.extra[i].Origin == r.Origin && f.extra[i].From <= r.To {
+		if i < len(f.extra) && f.extra[i].Incarnation == r.Incarnation && f.extra[i].From <= r.To {
 			to, next = f.extra[i].From-1, f.extra[i].To+1
 		}
 		for ; n <= to; n++ {
-			out = append(out, Dot{r.Origin, n})
+			out = append(out, Dot{r.Incarnation, n})
 		}
 		n = next
 	}
@@ -264,12 +264,12 @@ func (f Frontier) Clone() Frontier {
 }
 
 // at is where an origin stands in upto; it is put there if it was not.
-func (f *Frontier) at(o Origin) int {
+func (f *Frontier) at(o Incarnation) int {
 	i := 0
-	for i < len(f.upto) && f.upto[i].Origin < o {
+	for i < len(f.upto) && f.upto[i].Incarnation < o {
 		i++
 	}
-	if i == len(f.upto) || f.upto[i].Origin != o {
+	if i == len(f.upto) || f.upto[i].Incarnation != o {
 		f.upto = slices.Insert(f.upto, i, Dot{o, 0})
 	}
 	return i
@@ -278,24 +278,24 @@ func (f *Frontier) at(o Origin) int {
 // Add puts a dot into a set that nobody else has. What comes after a gap stays apart: the
 // gap is not ours to fill.
 func (f *Frontier) Add(d Dot) {
-	n := f.Upto(d.Origin)
+	n := f.Upto(d.Incarnation)
 	if d.N <= n {
 		return
 	}
 	if d.N == n+1 {
-		i := f.at(d.Origin)
+		i := f.at(d.Incarnation)
 		f.upto[i].N = d.N
 		if len(f.extra) == 0 {
 			return
 		}
-		if j := f.next(d); j < len(f.extra) && f.extra[j].Origin == d.Origin && f.extra[j].From == d.N+1 {
+		if j := f.next(d); j < len(f.extra) && f.extra[j].Incarnation == d.Incarnation && f.extra[j].From == d.N+1 {
 			f.upto[i].N = f.extra[j].To
 			f.extra = slices.Delete(f.extra, j, j+1)
 		}
 		return
 	}
 	i := f.next(d)
-	same := func(i int) bool { return i >= 0 && i < len(f.extra) && f.extra[i].Origin == d.Origin }
+	same := func(i int) bool { return i >= 0 && i < len(f.extra) && f.extra[i].Incarnation == d.Incarnation }
 	switch after, behind := same(i-1) && f.extra[i-1].To+1 == d.N, same(i) && f.extra[i].From == d.N+1; {
 	case same(i) && f.extra[i].From <= d.N:
 	case after && behind:
@@ -306,13 +306,13 @@ func (f *Frontier) Add(d Dot) {
 	case behind:
 		f.extra[i].From = d.N
 	default:
-		f.extra = slices.Insert(f.extra, i, run{d.Origin, d.N, d.N})
+		f.extra = slices.Insert(f.extra, i, run{d.Incarnation, d.N, d.N})
 	}
 }
 
 // Without is the set without the origins for which gone is true.
-func (f Frontier) Without(gone func(Origin) bool) Frontier {
-	dots, runs := func(d Dot) bool { return gone(d.Origin) }, func(r run) bool { return gone(r.Origin) }
+func (f Frontier) Without(gone func(Incarnation) bool) Frontier {
+	dots, runs := func(d Dot) bool { return gone(d.Incarnation) }, func(r run) bool { return gone(r.Incarnation) }
 	if !slices.ContainsFunc(f.upto, dots) && !slices.ContainsFunc(f.extra, runs) {
 		return f
 	}
@@ -324,11 +324,11 @@ func (f Frontier) Without(gone func(Origin) bool) Frontier {
 func (f Frontier) String() string {
 	var b strings.Builder
 	for _, d := range f.upto {
-		fmt.Fprintf(&b, " %d..%d", d.Origin, d.N)
+		fmt.Fprintf(&b, " %d..%d", d.Incarnation, d.N)
 	}
 	for _, r := range f.extra {
 		for n := r.From; n <= r.To; n++ {
-			fmt.Fprintf(&b, " %v", Dot{r.Origin, n})
+			fmt.Fprintf(&b, " %v", Dot{r.Incarnation, n})
 		}
 	}
 	return "{" + strings.TrimPrefix(b.String(), " ") + "}"

@@ -15,7 +15,7 @@ func TestFrontiersAreSets(t *testing.T) {
 		var f Frontier
 		all := map[Dot]bool{}
 		for range r.IntN(25) {
-			d := Dot{Origin(1 + r.IntN(3)), 1 + r.Uint64N(6)}
+			d := Dot{Incarnation(1 + r.IntN(3)), 1 + r.Uint64N(6)}
 			f.Add(d)
 			all[d] = true
 		}
@@ -40,7 +40,7 @@ func TestFrontiersAreSets(t *testing.T) {
 		was := f.Clone()
 		u := f.Union(g)
 		maps.Copy(gs, fs)
-		for o := range Origin(5) {
+		for o := range Incarnation(5) {
 			for n := range uint64(9) {
 				if d := (Dot{o, n}); n > 0 && u.Covers(d) != gs[d] {
 					t.Fatalf("%v and %v make %v, with %v", f, g, u, d)
@@ -51,7 +51,7 @@ func TestFrontiersAreSets(t *testing.T) {
 			t.Fatalf("%v is told as %v, and %v became %v", n, u, was, f)
 		}
 		only := u.Only(2)
-		if !only.Union(u.Without(func(o Origin) bool { return o == 2 })).Equal(u) || only.Upto(1) != 0 || u.Upto(2) > only.Last() {
+		if !only.Union(u.Without(func(o Incarnation) bool { return o == 2 })).Equal(u) || only.Upto(1) != 0 || u.Upto(2) > only.Last() {
 			t.Fatalf("%v is not %v and the rest", u, only)
 		}
 	}
@@ -74,7 +74,7 @@ func TestEncoding(t *testing.T) {
 			f = Frontier{}
 		}
 		for range r.IntN(4) {
-			f.Add(Dot{Origin(1 + r.IntN(4)), 1 + r.Uint64N(200)})
+			f.Add(Dot{Incarnation(1 + r.IntN(4)), 1 + r.Uint64N(200)})
 		}
 		in := NewReader(AppendFrontier(AppendDelta(nil, last, f), f))
 		if a, b := in.Delta(last), in.Frontier(); !a.Equal(f) || !b.Equal(f) || !in.Done() {

@@ -11,16 +11,16 @@ import (
 func asMade(f Frontier) bool {
 	dots := uint64(0)
 	for i, d := range f.upto {
-		if d.Origin == 0 || d.N == 0 || d.N == math.MaxUint64 || i > 0 && f.upto[i-1].Origin >= d.Origin {
+		if d.Incarnation == 0 || d.N == 0 || d.N == math.MaxUint64 || i > 0 && f.upto[i-1].Incarnation >= d.Incarnation {
 			return false
 		}
 	}
 	for i, e := range f.extra {
-		end := f.Upto(e.Origin)
-		if i > 0 && f.extra[i-1].Origin == e.Origin {
+		end := f.Upto(e.Incarnation)
+		if i > 0 && f.extra[i-1].Incarnation == e.Incarnation {
 			end = f.extra[i-1].To
 		}
-		if e.Origin == 0 || i > 0 && f.extra[i-1].Origin > e.Origin || e.To < e.From || e.From < 2 || e.From-1 <= end {
+		if e.Incarnation == 0 || i > 0 && f.extra[i-1].Incarnation > e.Incarnation || e.To < e.From || e.From < 2 || e.From-1 <= end {
 			return false
 		}
 		dots += e.To - e.From + 1
@@ -124,14 +124,14 @@ func TestWhatIsSaidOfSets(t *testing.T) {
 			}
 		}
 		numbers, largest := len(f.upto)+len(f.extra), uint64(0)
-		for _, o := range []Origin{1, 2, 3} {
-			only, rest := f.Only(o), f.Without(func(is Origin) bool { return is == o })
+		for _, o := range []Incarnation{1, 2, 3} {
+			only, rest := f.Only(o), f.Without(func(is Incarnation) bool { return is == o })
 			n := uint64(0)
 			for _, d := range f.Missing(Frontier{}, nil) {
-				if only.Covers(d) != (d.Origin == o) || rest.Covers(d) == (d.Origin == o) {
+				if only.Covers(d) != (d.Incarnation == o) || rest.Covers(d) == (d.Incarnation == o) {
 					t.Errorf("of %v only %d is %v, and the rest %v", f, o, only, rest)
 				}
-				if d.Origin == o {
+				if d.Incarnation == o {
 					n = max(n, d.N)
 				}
 			}

@@ -8,22 +8,22 @@ import (
 // drain is the way of an asynchronous space's writes into the store, and of logs that were
 // found back onto the ring.
 type drain struct {
-	rest    int    // beats until it is asked again whose logs are back
-	call    Call   // under way: of a Claim or a Flush
-	claim   Claim  // of this view
-	mine    bool   // it was granted
-	done    bool   // it never will be
-	flush   Flush  // the one under way, or the last
-	number  uint64 // of it
-	outside uint64 // what came past the cache and is remembered by the store, up to this number
-	returns []found
+	rest     int    // beats until it is asked again whose logs are back
+	call     Call   // under way: of a Claim or a Flush
+	claim    Claim  // of this view
+	mine     bool   // it was granted
+	done     bool   // it never will be
+	flush    Flush  // the one under way, or the last
+	number   uint64 // of it
+	external uint64 // what came past the cache and is remembered by the store, up to this number
+	returns  []found
 }
 
 // found is the log of a life that is over, which is given back.
 type found struct {
-	life Origin
-	todo []*Write // not on the ring yet
-	dots []Dot    // of all that was in it
+	incarnation Incarnation
+	todo        []*Write // not on the ring yet
+	dots        []Dot    // of all that was in it
 }
 
 // batchBytes is about how much is merged at once.
@@ -39,7 +39,7 @@ func (d *drain) enter() {
 
 // durably reports whether the store has a write, or need not have it.
 func (s *Server) durably(d Dot) bool {
-	return !s.opt.Async || d == Dot{} || d.Origin == Outside || s.durable.Covers(d) || s.retired(d.Origin)
+	return !s.opt.Async || d == Dot{} || d.Incarnation == External || s.durable.Covers(d) || s.retired(d.Incarnation)
 }
 
 // kept reports whether memory is the only place where a key's newest value is: it must not
@@ -83,12 +83,12 @@ func (s *Server) claim(out []Output) []Output {
 // claimed hears that nobody else merges any more, and what was merged until then.
 func (s *Server) claimed(in Claimed, out []Output) []Output {
 	d := &s.draining
-	if in.Call != d.call || s.over { // of another view
+	if in.Call != d.call || s.expelled { // of another view
 		return out
 	}
 	d.call = 0
 	switch {
-	case in.Status == Lost:
+	case in.Status == StatusUnknown:
 		d.claim.Try++
 		return s.claim(out)
 	case in.Status != OK: // there is a later view
@@ -99,10 +99,10 @@ func (s *Server) claimed(in Claimed, out []Output) []Output {
 		return append(out, Event{FellBehind})
 	}
 	durable := s.trim(in.Durable)
-	out = s.settled(s.stable.Union(durable), out)
-	out = s.hardened(durable, out)
-	if d.outside = in.Durable.Upto(Outside); d.outside > 0 { // M13: who knew may not have lived to say so
-		out = append(out, Forget{Outside, d.outside})
+	out = s.becameStable(s.stable.Union(durable), out)
+	out = s.becameDurable(durable, out)
+	if d.external = in.Durable.Upto(External); d.external > 0 { // M13: who knew may not have lived to say so
+		out = append(out, Truncate{External, d.external})
 	}
 	d.mine = true
 	return s.flush(out)
@@ -113,7 +113,7 @@ func (s *Server) claimed(in Claimed, out []Output) []Output {
 // causal cut at every instant (A2).
 func (s *Server) flush(out []Output) []Output {
 	d := &s.draining
-	if !d.mine || d.call != 0 || s.over {
+	if !d.mine || d.call != 0 || s.expelled {
 		return out
 	}
 	var batch []*Write
@@ -131,7 +131,7 @@ func (s *Server) flush(out []Output) []Output {
 		batch = append(batch, w)
 		durable.Add(w.Dot)
 	}
-	if len(batch) == 0 && durable.Upto(Outside) <= d.outside { // A10: else the store is to remember that much
+	if len(batch) == 0 && durable.Upto(External) <= d.external { // A10: else the store is to remember that much
 		return out
 	}
 	d.call = s.call()
@@ -143,20 +143,20 @@ func (s *Server) flush(out []Output) []Output {
 // flushed hears that a batch is in the rows.
 func (s *Server) flushed(in Flushed, out []Output) []Output {
 	d := &s.draining
-	if in.Call != d.call || s.over {
+	if in.Call != d.call || s.expelled {
 		return out
 	}
 	d.call = 0
 	switch in.Status {
-	case Lost: // it may have been merged, so it is the same again
+	case StatusUnknown: // it may have been merged, so it is the same again
 		d.call = s.call()
 		d.flush.Call, d.flush.Try = d.call, d.flush.Try+1
 		return append(out, d.flush)
 	case OK:
-		out = s.hardened(d.flush.Durable, append(out, Event{Drained}))
-		if n := d.flush.Durable.Upto(Outside); n > d.outside {
-			d.outside = n
-			out = append(out, Forget{Outside, n}) // A10
+		out = s.becameDurable(d.flush.Durable, append(out, Event{Drained}))
+		if n := d.flush.Durable.Upto(External); n > d.external {
+			d.external = n
+			out = append(out, Truncate{External, n}) // A10
 		}
 		return s.flush(out)
 	}
@@ -167,10 +167,10 @@ func (s *Server) flushed(in Flushed, out []Output) []Output {
 // returned begins to give back the log of a life that is over (A8).
 func (s *Server) returned(in Returned, out []Output) []Output {
 	d := &s.draining
-	if s.over || slices.ContainsFunc(d.returns, func(f found) bool { return f.life == in.Life }) {
+	if s.expelled || slices.ContainsFunc(d.returns, func(f found) bool { return f.incarnation == in.Incarnation }) {
 		return out
 	}
-	f := found{life: in.Life}
+	f := found{incarnation: in.Incarnation}
 	for _, w := range in.Writes {
 		f.dots = append(f.dots, w.Dot)
 		f.todo = append(f.todo, w)
@@ -183,7 +183,7 @@ func (s *Server) returned(in Returned, out []Output) []Output {
 // come: those of other lives may lie in logs that nobody has found yet (A8).
 func (s *Server) giveBack(out []Output) []Output {
 	d := &s.draining
-	if len(d.returns) == 0 || s.over {
+	if len(d.returns) == 0 || s.expelled {
 		return out
 	}
 	var todo []*Write
@@ -196,21 +196,21 @@ func (s *Server) giveBack(out []Output) []Output {
 			out = s.inject(w, append(out, Event{GaveBack}))
 		}
 	}
-	d.returns = slices.DeleteFunc(d.returns, func(f found) bool { return s.retired(f.life) })
+	d.returns = slices.DeleteFunc(d.returns, func(f found) bool { return s.retired(f.incarnation) })
 	for i := range d.returns {
 		f := &d.returns[i]
 		f.todo = slices.DeleteFunc(slices.Clone(f.todo), func(w *Write) bool { return s.has(w.Dot) })
 		if !slices.ContainsFunc(f.dots, func(o Dot) bool { return !s.durably(o) }) {
-			out = append(out, Release{f.life}) // again with every lap, until the life is retired
+			out = append(out, Release{f.incarnation}) // again with every lap, until the life is retired
 		}
 	}
 	return out
 }
 
 // heard is told whose logs have been given back. The others are asked for again after a while.
-func (s *Server) heard(back []Origin, out []Output) []Output {
+func (s *Server) heard(back []Incarnation, out []Output) []Output {
 	s.salvaged = back
-	if len(back) < len(s.view.Lost) {
+	if len(back) < len(s.view.Departed) {
 		s.salvaging, s.draining.rest = false, restBeats
 	}
 	return out
@@ -220,7 +220,7 @@ func (s *Server) heard(back []Origin, out []Output) []Output {
 // it was durable.
 func (s *Server) forsake(out []Output) []Output {
 	s.log = slices.DeleteFunc(s.log, func(w *Write) bool {
-		if !s.retired(w.Dot.Origin) {
+		if !s.retired(w.Dot.Incarnation) {
 			return false
 		}
 		delete(s.hidden, w.Dot)

@@ -59,7 +59,7 @@ func BenchmarkReceive(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		n := uint64(i + 1)
-		w := &Write{Dot: Dot{Origin: 2, N: n}, Stamp: Stamp{Time: n + 1000, Origin: 2}, Deps: s.Visible(), Muts: []Mut{{Key: keys[i%len(keys)]}}}
+		w := &Write{Dot: Dot{Incarnation: 2, N: n}, Stamp: Stamp{Time: n + 1000, Incarnation: 2}, Deps: s.Visible(), Muts: []Mut{{Key: keys[i%len(keys)]}}}
 		out = s.Step(0, Received{Chain{1, 2, w}}, out[:0])
 	}
 }
@@ -68,11 +68,11 @@ func BenchmarkReceive(b *testing.B) {
 func full(b *testing.B, servers int) (*Server, *Session, []string) {
 	v := View{Number: 1}
 	for i := range servers {
-		v.Ring = append(v.Ring, Origin(i+1))
+		v.Ring = append(v.Ring, Incarnation(i+1))
 	}
-	s := New(Options{Self: 1, View: v})
+	s := New(Options{Incarnation: 1, View: v})
 	if servers > 1 {
-		s.Step(0, Received{Greeting{View: 1}}, nil)
+		s.Step(0, Received{Resync{View: 1}}, nil)
 	}
 	var keys []string
 	for i := range 10_000 {

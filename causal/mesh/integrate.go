@@ -62,7 +62,7 @@ func (s *Server) place(w *Write) {
 			s.dead = max(s.dead, w.Stamp.Time)
 		}
 		if s.opt.Concurrent {
-			s.mix(m, w)
+			s.mergeInto(m, w)
 		} else {
 			s.install(m, w)
 		}

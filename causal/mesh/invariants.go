@@ -11,7 +11,7 @@ import (
 func (s *Server) Check() {
 	must := func(ok bool, format string, a ...any) {
 		if !ok {
-			panic(fmt.Sprintf("mesh: server %d: %s", s.opt.Self, fmt.Sprintf(format, a...)))
+			panic(fmt.Sprintf("mesh: server %d: %s", s.opt.Incarnation, fmt.Sprintf(format, a...)))
 		}
 	}
 	f, r := s.visible.Frontier, s.received.Frontier
@@ -35,11 +35,11 @@ func (s *Server) Check() {
 		}
 		must(w.Stamp.Time <= s.time, "%v has a time of %d, beyond %d", w.Dot, w.Stamp.Time, s.time)
 	}
-	own := s.durable.Upto(s.opt.Self)
+	own := s.durable.Upto(s.opt.Incarnation)
 	must(s.number-own <= uint64(s.opt.Window), "%d own writes are not durable, more than %d", s.number-own, s.opt.Window)
 	// M16: an origin's window may have moved on by one before others hear of it. What readers
 	// find of Outside is not asked to wait.
-	must(len(s.log)-len(r.Only(Outside).Missing(s.durable, nil)) <= 2*s.opt.Window*(len(s.view.Ring)+len(s.view.Lost)), "the log has %d writes", len(s.log))
+	must(len(s.log)-len(r.Only(External).Missing(s.durable, nil)) <= 2*s.opt.Window*(len(s.view.Ring)+len(s.view.Departed)), "the log has %d writes", len(s.log))
 	must(!s.misnamed, "a write was told by its name that was not received")
 	pinned, weight, free := 0, 0, 0
 	for name, k := range s.cache {
@@ -76,10 +76,10 @@ func CheckRing(members []*Server, others ...*Server) {
 		for _, b := range members {
 			if !b.trim(a.visible.Frontier).Within(b.received.Frontier) {
 				panic(fmt.Sprintf("mesh: %v is visible at server %d, but server %d has only received %v",
-					a.visible.Missing(b.received.Frontier, nil), a.opt.Self, b.opt.Self, b.received.Frontier))
+					a.visible.Missing(b.received.Frontier, nil), a.opt.Incarnation, b.opt.Incarnation, b.received.Frontier))
 			}
 			if !b.trim(a.stable).Within(b.received.Frontier) {
-				panic(fmt.Sprintf("mesh: server %d calls %v stable, but server %d has only received %v", a.opt.Self, a.stable, b.opt.Self, b.received.Frontier))
+				panic(fmt.Sprintf("mesh: server %d calls %v stable, but server %d has only received %v", a.opt.Incarnation, a.stable, b.opt.Incarnation, b.received.Frontier))
 			}
 		}
 	}
@@ -105,10 +105,10 @@ func (s *Server) Stable() Frontier { return s.stable }
 func (s *Server) Durable() Frontier { return s.durable }
 
 // Owes is how many own writes are not known to be in the store.
-func (s *Server) Owes() uint64 { return s.number - s.durable.Upto(s.opt.Self) }
+func (s *Server) Owes() uint64 { return s.number - s.durable.Upto(s.opt.Incarnation) }
 
 // Over reports whether this life was ended: nothing more becomes of what it owes.
-func (s *Server) Over() bool { return s.over }
+func (s *Server) Expelled() bool { return s.expelled }
 
 // Holds is the newest stamp that memory has of a key, and whether that may not be all and
 // nobody waits for the rest.
@@ -146,13 +146,13 @@ func (s *Server) Idle() bool {
 func (s *Server) Dump() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "visible %v received %v stable %v floor %v time %d number %d\n", s.visible, s.received, s.stable, s.floor, s.time, s.number)
-	if !s.up || s.over || s.circling > 0 || s.dead > 0 {
-		fmt.Fprintf(&b, "view %d up %v over %v circling %d dead %d buried %d\n", s.view.Number, s.up, s.over, s.circling, s.dead, s.buried)
+	if !s.up || s.expelled || s.circling > 0 || s.dead > 0 {
+		fmt.Fprintf(&b, "view %d up %v over %v circling %d dead %d buried %d\n", s.view.Number, s.up, s.expelled, s.circling, s.dead, s.collected)
 	}
 	if d := s.draining; s.opt.Async {
 		fmt.Fprintf(&b, "durable %v merges %v under way %v number %d rest %d\n", s.durable, d.mine, d.call > 0, d.number, d.rest)
 		for _, f := range d.returns {
-			fmt.Fprintf(&b, "log of %d: %v\n", f.life, f.todo)
+			fmt.Fprintf(&b, "log of %d: %v\n", f.incarnation, f.todo)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.cache)) {
@@ -193,7 +193,7 @@ func (s *Server) Dump() string {
 // String is the item for people.
 func (it Item) String() string {
 	among := ""
-	for _, w := range it.Among {
+	for _, w := range it.Siblings {
 		among += fmt.Sprintf(" %v", w.Dot)
 	}
 	if among != "" {
@@ -217,8 +217,8 @@ func (w *Write) String() string {
 		}
 	}
 	for _, m := range w.Muts {
-		if len(m.Over) > 0 {
-			fmt.Fprintf(&b, " over %v", m.Over)
+		if len(m.Supersedes) > 0 {
+			fmt.Fprintf(&b, " over %v", m.Supersedes)
 		}
 	}
 	fmt.Fprintf(&b, " %v", w.Stamp)

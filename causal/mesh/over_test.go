@@ -12,12 +12,12 @@ import (
 
 // anything are inputs of all kinds that come from outside the server, of a view.
 func anything(view uint64) map[string]Input {
-	w := &Write{Dot: Dot{Origin: 2, N: 1}, Stamp: Stamp{Time: 5, Origin: 2}, Muts: []Mut{{Key: "k"}}}
+	w := &Write{Dot: Dot{Incarnation: 2, N: 1}, Stamp: Stamp{Time: 5, Incarnation: 2}, Muts: []Mut{{Key: "k"}}}
 	return map[string]Input{
 		"a chain":      Received{Chain{View: view, Head: 2, Write: w}},
-		"a name":       Received{Named{View: view, Dot: Dot{Origin: 1, N: 1}}},
-		"a lap":        Received{Lap{View: view, Low: 7}},
-		"a greeting":   Received{Greeting{View: view}},
+		"a name":       Received{Named{View: view, Dot: Dot{Incarnation: 1, N: 1}}},
+		"a lap":        Received{StabilityRound{View: view, Low: 7}},
+		"a greeting":   Received{Resync{View: view}},
 		"a connection": Opened{view},
 		"who joins":    Asked{From: 2, View: view},
 		"journals":     Recovered{View: view, Writes: []*Write{w}},
@@ -28,8 +28,8 @@ func anything(view uint64) map[string]Input {
 // after is a server that has written and waits for everything there is.
 func after(t *testing.T, async bool) *Server {
 	t.Helper()
-	s := New(Options{Self: 1, View: View{Number: 3, Ring: []Origin{1, 2}, Lost: []Origin{5}, Newest: 5}, Async: async})
-	s.Step(1, Received{Greeting{View: 3}}, nil)
+	s := New(Options{Incarnation: 1, View: View{Number: 3, Ring: []Incarnation{1, 2}, Departed: []Incarnation{5}, Newest: 5}, Async: async})
+	s.Step(1, Received{Resync{View: 3}}, nil)
 	var c Session
 	out := s.Step(1, c.Put(1, Mut{Key: "x"}), nil)
 	s.Step(1, Persisted{Call: out[len(out)-1].(Persist).Call}, nil)
@@ -49,7 +49,7 @@ func TestOtherViews(t *testing.T) {
 	}
 	s := after(t, false)
 	was := s.Dump()
-	if out := s.Step(1, Viewed{View{Number: 3, Ring: []Origin{1}, Newest: 9}}, nil); len(out) > 0 || s.Dump() != was {
+	if out := s.Step(1, Viewed{View{Number: 3, Ring: []Incarnation{1}, Newest: 9}}, nil); len(out) > 0 || s.Dump() != was {
 		t.Errorf("another view of the same number counts: %v", out)
 	}
 }
@@ -58,7 +58,7 @@ func TestOtherViews(t *testing.T) {
 func TestNothingWhenItIsOver(t *testing.T) {
 	for _, async := range []bool{false, true} {
 		all := anything(3)
-		all["a beat"], all["a log"] = Beat{}, Returned{Life: 5, Writes: []*Write{{Dot: Dot{Origin: 5, N: 1}}}}
+		all["a beat"], all["a log"] = Beat{}, Returned{Incarnation: 5, Writes: []*Write{{Dot: Dot{Incarnation: 5, N: 1}}}}
 		all["a claim"], all["a flush"] = Claimed{Call: 77}, Flushed{Call: 78}
 		for what, in := range all {
 			s := after(t, async)
@@ -66,7 +66,7 @@ func TestNothingWhenItIsOver(t *testing.T) {
 			if what == "a flush" {
 				s.draining.call = 78
 			}
-			s.Step(1, Viewed{View{Number: 4, Ring: []Origin{2}, Lost: []Origin{1, 5}, Newest: 5}}, nil)
+			s.Step(1, Viewed{View{Number: 4, Ring: []Incarnation{2}, Departed: []Incarnation{1, 5}, Newest: 5}}, nil)
 			was := s.Dump()
 			for _, out := range s.Step(1, in, nil) {
 				if out != (Event{StaleMessage}) {
@@ -78,11 +78,11 @@ func TestNothingWhenItIsOver(t *testing.T) {
 			}
 		}
 		s := after(t, async)
-		s.Step(1, Viewed{View{Number: 4, Ring: []Origin{2}, Newest: 2}}, nil)
-		c := Session{Bare: []Dot{{Origin: 2, N: 1}}}
+		s.Step(1, Viewed{View{Number: 4, Ring: []Incarnation{2}, Newest: 2}}, nil)
+		c := Session{Bare: []Dot{{Incarnation: 2, N: 1}}}
 		var tx Tx
 		for what, in := range map[string]Input{"a read": c.Read(1, "k"), "a read of many": c.ReadMany(1, "k"), "a put": c.Put(1), "a recall": c.Recall(1), "a look": tx.Look(1, "k")} {
-			if r := done(t, s.Step(1, in, nil)); r.Outcome != Over {
+			if r := done(t, s.Step(1, in, nil)); r.Outcome != Expelled {
 				t.Errorf("%s is answered with %d", what, r.Outcome)
 			}
 		}
@@ -95,7 +95,7 @@ func TestLapsThatAreLost(t *testing.T) {
 	laps := func() (n int) {
 		for _, out := range s.Step(1, Beat{}, nil) {
 			if send, is := out.(Send); is {
-				if _, is := send.Message.(Lap); is {
+				if _, is := send.Message.(StabilityRound); is {
 					n++
 				}
 			}
@@ -115,15 +115,15 @@ func TestLapsThatAreLost(t *testing.T) {
 			t.Error("a lap goes off without a connection")
 		}
 	}
-	s = New(Options{Self: 2, View: View{Number: 3, Ring: []Origin{1, 2, 3}, Newest: 3}})
+	s = New(Options{Incarnation: 2, View: View{Number: 3, Ring: []Incarnation{1, 2, 3}, Newest: 3}})
 	for _, up := range []bool{false, true} {
 		if up {
-			s.Step(1, Received{Greeting{View: 3}}, nil)
+			s.Step(1, Received{Resync{View: 3}}, nil)
 		}
 		if laps() > 0 {
 			t.Error("a lap goes off from who is not the first")
 		}
-		if out := s.Step(1, Received{Lap{View: 3, Low: 9}}, nil); (len(out) == 1) != up {
+		if out := s.Step(1, Received{StabilityRound{View: 3, Low: 9}}, nil); (len(out) == 1) != up {
 			t.Errorf("a lap goes on: %v", out)
 		}
 	}
@@ -131,8 +131,8 @@ func TestLapsThatAreLost(t *testing.T) {
 
 // The time below which nothing is to come is below all that is under way here (M15).
 func TestLow(t *testing.T) {
-	at := func(o Origin, time uint64) *Write {
-		return &Write{Dot: Dot{Origin: o, N: time}, Stamp: Stamp{Time: time, Origin: o}}
+	at := func(o Incarnation, time uint64) *Write {
+		return &Write{Dot: Dot{Incarnation: o, N: time}, Stamp: Stamp{Time: time, Incarnation: o}}
 	}
 	for what, c := range map[string]struct {
 		log, pending []*Write
@@ -141,10 +141,10 @@ func TestLow(t *testing.T) {
 		"nothing":         {nil, nil, 101},
 		"of others":       {[]*Write{at(2, 30), at(3, 40)}, nil, 101},
 		"own":             {[]*Write{at(2, 30), at(1, 50), at(1, 60)}, nil, 50},
-		"outside":         {[]*Write{at(Outside, 70), at(1, 80)}, nil, 70},
+		"outside":         {[]*Write{at(External, 70), at(1, 80)}, nil, 70},
 		"to be confirmed": {[]*Write{at(1, 60)}, []*Write{at(1, 65), at(1, 55), at(1, 75)}, 55},
 	} {
-		s := New(Options{Self: 1, View: View{Number: 1, Ring: []Origin{1}, Newest: 1}})
+		s := New(Options{Incarnation: 1, View: View{Number: 1, Ring: []Incarnation{1}, Newest: 1}})
 		s.time, s.log = 100, c.log
 		for i, w := range c.pending {
 			s.pending[Call(i)] = &put{write: w}
@@ -158,7 +158,7 @@ func TestLow(t *testing.T) {
 // What is written past the cache is asked for once at a time, and only as much of it is taken as there is room for (M16).
 func TestPolls(t *testing.T) {
 	heavy := func(n uint64) *Write {
-		return &Write{Dot: Dot{Origin: Outside, N: n}, Stamp: Stamp{Time: n, Origin: Outside}, Muts: []Mut{{Key: "k", Value: make([]byte, 1000)}}}
+		return &Write{Dot: Dot{Incarnation: External, N: n}, Stamp: Stamp{Time: n, Incarnation: External}, Muts: []Mut{{Key: "k", Value: make([]byte, 1000)}}}
 	}
 	polls := func(s *Server) (after []uint64) {
 		for _, out := range s.Step(1, Beat{}, nil) {
@@ -173,14 +173,14 @@ func TestPolls(t *testing.T) {
 		opt   Options
 		taken uint64
 	}{"a window": {Options{Window: 2}, 4}, "a window of bytes": {Options{WindowBytes: 2 * weight}, 2}, "more bytes": {Options{WindowBytes: 2*weight + 1}, 3}, "both": {Options{Window: 5}, 4}} {
-		c.opt.Self, c.opt.View = 1, View{Number: 1, Ring: []Origin{1, 2}, Newest: 2}
+		c.opt.Incarnation, c.opt.View = 1, View{Number: 1, Ring: []Incarnation{1, 2}, Newest: 2}
 		s := New(c.opt)
-		s.Step(1, Received{Greeting{View: 1}}, nil)
+		s.Step(1, Received{Resync{View: 1}}, nil)
 		if first, again := polls(s), polls(s); !slices.Equal(first, []uint64{0}) || again != nil {
 			t.Errorf("%s: it asks for what comes after %v, and %v", what, first, again)
 		}
 		s.Step(1, Polled{View: 1, Writes: []*Write{heavy(1), heavy(2), heavy(3), heavy(4)}}, nil)
-		if n := s.received.Upto(Outside); n != c.taken {
+		if n := s.received.Upto(External); n != c.taken {
 			t.Errorf("%s: %d are taken, not %d", what, n, c.taken)
 		}
 		want := []uint64(nil)
@@ -197,7 +197,7 @@ func TestPolls(t *testing.T) {
 func TestHowFarAhead(t *testing.T) {
 	carried := func(times ...uint64) (out []*Write) {
 		for _, time := range times {
-			out = append(out, &Write{Dot: Dot{Origin: 2, N: time}, Stamp: Stamp{Time: time, Origin: 2}})
+			out = append(out, &Write{Dot: Dot{Incarnation: 2, N: time}, Stamp: Stamp{Time: time, Incarnation: 2}})
 		}
 		return out
 	}
@@ -206,22 +206,22 @@ func TestHowFarAhead(t *testing.T) {
 		carried         []*Write
 		want            Outcome
 	}{
-		{0, 100, 150, nil, Done}, {0, 100, 151, nil, Ahead}, {100, 0, 150, nil, Done}, {100, 0, 151, nil, Ahead}, {0, 100, 100, nil, Done}, {0, 100, 0, nil, Done},
-		{0, 100, 0, carried(150, 1), Done}, {0, 100, 0, carried(151, 1), Ahead}, {0, 100, 151, carried(1), Ahead}, {0, 100, 0, carried(1, 151), Ahead},
-		{lastTime - 2, 0, 0, nil, Done}, {lastTime - 1, 0, 0, nil, Ahead}, {0, lastTime - 1, 0, nil, Ahead}, {lastTime - 20, 0, lastTime - 2, nil, Done}, {lastTime - 20, 0, lastTime - 1, nil, Ahead},
+		{0, 100, 150, nil, Done}, {0, 100, 151, nil, ClockAhead}, {100, 0, 150, nil, Done}, {100, 0, 151, nil, ClockAhead}, {0, 100, 100, nil, Done}, {0, 100, 0, nil, Done},
+		{0, 100, 0, carried(150, 1), Done}, {0, 100, 0, carried(151, 1), ClockAhead}, {0, 100, 151, carried(1), ClockAhead}, {0, 100, 0, carried(1, 151), ClockAhead},
+		{lastTime - 2, 0, 0, nil, Done}, {lastTime - 1, 0, 0, nil, ClockAhead}, {0, lastTime - 1, 0, nil, ClockAhead}, {lastTime - 20, 0, lastTime - 2, nil, Done}, {lastTime - 20, 0, lastTime - 1, nil, ClockAhead},
 	} {
-		s := New(Options{Self: 1, View: View{Number: 1, Ring: []Origin{1}, Newest: 1}, Ahead: 50})
+		s := New(Options{Incarnation: 1, View: View{Number: 1, Ring: []Incarnation{1}, Newest: 1}, MaxAhead: 50})
 		s.time = c.seen
 		if got := s.plausible(c.now, c.time, c.carried); got != c.want {
 			t.Errorf("%+v: %d", c, got)
 		}
 	}
-	s := New(Options{Self: 1, View: View{Number: 1, Ring: []Origin{1}, Newest: 1}})
-	was := Options{Window: 4096, WindowBytes: 64 << 20, Keys: 1 << 20, Bytes: 1 << 30, Waits: 4096, Batch: 256, Ahead: 3600e6, Self: 1, View: *s.view}
+	s := New(Options{Incarnation: 1, View: View{Number: 1, Ring: []Incarnation{1}, Newest: 1}})
+	was := Options{Window: 4096, WindowBytes: 64 << 20, Keys: 1 << 20, Bytes: 1 << 30, Waits: 4096, Batch: 256, MaxAhead: 3600e6, Incarnation: 1, View: *s.view}
 	if !reflect.DeepEqual(s.opt, was) {
 		t.Errorf("what is not said is %+v", s.opt)
 	}
-	if s.plausible(0, math.MaxUint64, nil) != Ahead {
+	if s.plausible(0, math.MaxUint64, nil) != ClockAhead {
 		t.Error("the largest number is a time")
 	}
 }
@@ -232,7 +232,7 @@ func TestBatches(t *testing.T) {
 		batch, size int
 		want        []int
 	}{"by number": {2, 10, []int{2, 2, 1}}, "by bytes": {9, batchBytes/2 - 1, []int{2, 2, 1}}, "just too large": {9, batchBytes / 2, []int{1, 1, 1, 1, 1}}, "large ones": {9, 2 * batchBytes, []int{1, 1, 1, 1, 1}}} {
-		s := New(Options{Self: 1, View: View{Number: 1, Ring: []Origin{1}, Newest: 1}, Async: true, Batch: c.batch, WindowBytes: 1 << 40})
+		s := New(Options{Incarnation: 1, View: View{Number: 1, Ring: []Incarnation{1}, Newest: 1}, Async: true, Batch: c.batch, WindowBytes: 1 << 40})
 		var session Session
 		for i := range 5 {
 			out := s.Step(1, session.Put(Op(i), Mut{Key: "k", Value: make([]byte, c.size)}), nil)
@@ -247,7 +247,7 @@ func TestBatches(t *testing.T) {
 		}
 		for try := range 3 { // nobody says anything, twice
 			if try < 2 {
-				out = s.Step(1, Claimed{Call: call, Status: Lost}, nil)
+				out = s.Step(1, Claimed{Call: call, Status: StatusUnknown}, nil)
 				again := out[0].(Claim)
 				if call = again.Call; again.Try != try+1 {
 					t.Errorf("%s: a claim is tried for the %dth time, and says %d", what, try+1, again.Try)
@@ -265,7 +265,7 @@ func TestBatches(t *testing.T) {
 				}
 			}
 			f := out[i].(Flush)
-			again := s.Step(1, Flushed{Call: f.Call, Status: Lost}, nil)[0].(Flush)
+			again := s.Step(1, Flushed{Call: f.Call, Status: StatusUnknown}, nil)[0].(Flush)
 			if again.Try != 1 || again.Call == f.Call || again.Number != f.Number || len(again.Writes) != len(f.Writes) {
 				t.Errorf("%s: a batch that may have been merged is tried as %+v", what, again)
 			}
@@ -286,7 +286,7 @@ func TestBatches(t *testing.T) {
 
 // Keys that were used stay when others have to go, and what was in memory is counted as such.
 func TestWhatWasUsedStays(t *testing.T) {
-	s := New(Options{Self: 1, View: View{Number: 1, Ring: []Origin{1}, Newest: 1}, Keys: 10})
+	s := New(Options{Incarnation: 1, View: View{Number: 1, Ring: []Incarnation{1}, Newest: 1}, Keys: 10})
 	load := func(key string) {
 		out := s.Step(1, Read{Key: key}, nil)
 		if !slices.Contains(out, Output(Event{Missed})) {
@@ -307,12 +307,12 @@ func TestWhatWasUsedStays(t *testing.T) {
 		}
 		load(fmt.Sprint("other", round))
 	}
-	s = New(Options{Self: 1, View: View{Number: 1, Ring: []Origin{1}, Newest: 1}, Waits: 1})
+	s = New(Options{Incarnation: 1, View: View{Number: 1, Ring: []Incarnation{1}, Newest: 1}, Waits: 1})
 	s.Step(1, Read{Op: 1, Key: "a"}, nil)
 	if out := s.Step(1, Read{Op: 2, Key: "b"}, nil); !slices.Contains(out, Output(Event{Throttled})) || done(t, out).Outcome != Busy {
 		t.Errorf("more waits than may: %v", out)
 	}
-	c := Session{Bare: []Dot{{Origin: 1, N: 1}}}
+	c := Session{Bare: []Dot{{Incarnation: 1, N: 1}}}
 	if r := done(t, s.Step(1, c.Recall(3), nil)); r.Outcome != Busy {
 		t.Errorf("a recall is answered with %d", r.Outcome)
 	}
@@ -320,17 +320,17 @@ func TestWhatWasUsedStays(t *testing.T) {
 
 // Writes are ordered by their stamps.
 func TestByStamp(t *testing.T) {
-	a, b := &Write{Stamp: Stamp{Time: 1, Origin: 2}}, &Write{Stamp: Stamp{Time: 2, Origin: 1}}
+	a, b := &Write{Stamp: Stamp{Time: 1, Incarnation: 2}}, &Write{Stamp: Stamp{Time: 2, Incarnation: 1}}
 	if byStamp(a, b) >= 0 || byStamp(b, a) <= 0 || byStamp(a, &Write{Stamp: a.Stamp}) != 0 {
 		t.Error("no order")
 	}
 	var f Frontier
-	f.Add(Dot{Origin: 4, N: 1})
-	v := View{Ring: []Origin{1}, Lost: []Origin{2}, Newest: 3}
+	f.Add(Dot{Incarnation: 4, N: 1})
+	v := View{Ring: []Incarnation{1}, Departed: []Incarnation{2}, Newest: 3}
 	if v.Retired(1) || v.Retired(2) || !v.Retired(3) || v.Retired(4) {
 		t.Error("a life is retired that is not, or the reverse")
 	}
-	if got := f.Union(dot.NewFrontier(Dot{Origin: 5, N: 1})).Without(v.Retired); !got.Covers(Dot{Origin: 4, N: 1}) {
+	if got := f.Union(dot.NewFrontier(Dot{Incarnation: 5, N: 1})).Without(v.Retired); !got.Covers(Dot{Incarnation: 4, N: 1}) {
 		t.Errorf("%v", got)
 	}
 }

@@ -28,8 +28,8 @@ type load struct {
 // admits says whether a session that knows of deps can be served here.
 func (s *Server) admits(deps Frontier) Outcome {
 	switch {
-	case s.over:
-		return Over
+	case s.expelled:
+		return Expelled
 	case !s.reached(deps):
 		return Behind
 	}
@@ -143,12 +143,12 @@ func (s *Server) loaded(in Loaded, out []Output) []Output {
 	if l.row.Dot != (Dot{}) {
 		l.dots = []Dot{l.row.Dot}
 	}
-	for _, w := range l.row.Among {
+	for _, w := range l.row.Siblings {
 		if s.time = max(s.time, w.Stamp.Time); w.Dot != (Dot{}) {
 			l.dots = append(l.dots, w.Dot)
 		}
 	}
-	if w := s.hidden[l.row.Dot]; w != nil && s.opt.Async && w.Dot.Origin != Outside {
+	if w := s.hidden[l.row.Dot]; w != nil && s.opt.Async && w.Dot.Incarnation != External {
 		s.show(w) // A6
 	}
 	return s.resolve(l, out)
@@ -176,7 +176,7 @@ func (s *Server) resolve(l *load, out []Output) []Output {
 	switch {
 	case len(want) == 0:
 		return s.settle(l, out)
-	case s.opt.Async && slices.ContainsFunc(want, func(d Dot) bool { return d.Origin != Outside }): // A6: what is merged has been received by every member
+	case s.opt.Async && slices.ContainsFunc(want, func(d Dot) bool { return d.Incarnation != External }): // A6: what is merged has been received by every member
 		return s.give(l, Behind, out)
 	}
 	c := s.call()
@@ -240,7 +240,7 @@ func (s *Server) settle(l *load, out []Output) []Output {
 		k.load = nil
 		switch {
 		case s.opt.Concurrent:
-			s.blend(k, l.row)
+			s.mergeRow(k, l.row)
 		case l.row.Dot == (Dot{}) || s.shows(l.row.Dot): // M12: else the key stays as it is
 			if !l.row.Stamp.Less(k.Stamp) { // M11: a late answer does not beat what came meanwhile
 				k.restart(l.row.Item, l.row.Dot)
@@ -289,7 +289,7 @@ func (s *Server) finish(w *wait, out []Output) []Output {
 	} else if len(items) > 0 {
 		r.Item = items[0]
 	}
-	return s.letGo(w, s.answer(r, out))
+	return s.truncate(w, s.answer(r, out))
 }
 
 // extras are what an operation carries away, causes first.
@@ -300,7 +300,7 @@ func (s *Server) extras(w *wait) []*Write {
 }
 
 // letGo unpins what an operation has waited for.
-func (s *Server) letGo(w *wait, out []Output) []Output {
+func (s *Server) truncate(w *wait, out []Output) []Output {
 	if w.waited {
 		s.waiting--
 	}
@@ -339,8 +339,8 @@ func overlay(it Item, name string, writes []*Write) Item {
 	for _, w := range writes {
 		switch m := w.to(name); {
 		case m == nil:
-		case m.Beside: // S1
-			it = among(name, join(name, it.Among, w), it.Stamp)
+		case m.Siblings: // S1
+			it = siblings(name, join(name, it.Siblings, w), it.Stamp)
 		case it.Stamp.Less(w.Stamp): // M9
 			it = Item{Exists: !m.Delete, Value: m.Value, Stamp: w.Stamp}
 		}

@@ -19,16 +19,16 @@ func (s *Server) inject(w *Write, out []Output) []Output {
 		return out
 	}
 	s.take(w)
-	return s.pass(s.opt.Self, w, append(out, Event{Injected}))
+	return s.forward(s.opt.Incarnation, w, append(out, Event{Injected}))
 }
 
 // pass sends a write on to the successor, or shows it if it has been everywhere.
 // Without a connection the log keeps it (M17).
-func (s *Server) pass(head Origin, w *Write, out []Output) []Output {
+func (s *Server) forward(head Incarnation, w *Write, out []Output) []Output {
 	return s.goOn(head, w, Chain{s.view.Number, head, w}, out)
 }
 
-func (s *Server) goOn(head Origin, w *Write, m Message, out []Output) []Output {
+func (s *Server) goOn(head Incarnation, w *Write, m Message, out []Output) []Output {
 	switch {
 	case s.next == head: // M7: the ring ends here, everybody has it
 		if w != nil { // else it is visible
@@ -45,14 +45,14 @@ func (s *Server) goOn(head Origin, w *Write, m Message, out []Output) []Output {
 // everywhere. Who else put it onto the ring wants it in front of what depends on it, and
 // where it is known it is (M6).
 func (s *Server) chain(m Chain, as Message, out []Output) []Output {
-	if m.View != s.view.Number || s.over { // V1
+	if m.View != s.view.Number || s.expelled { // V1
 		return append(out, Event{StaleMessage})
 	}
 	known := s.has(m.Write.Dot)
 	if !known {
 		s.take(m.Write)
 	}
-	if known && m.Head != m.Write.Dot.Origin { // M6, M17: or it was sent again only because somebody lacked it
+	if known && m.Head != m.Write.Dot.Incarnation { // M6, M17: or it was sent again only because somebody lacked it
 		return out
 	}
 	if known { // M6: what was passed on once is named from here on
@@ -63,20 +63,20 @@ func (s *Server) chain(m Chain, as Message, out []Output) []Output {
 
 // named hears that a write which has passed here before is on its way round.
 func (s *Server) named(m Named, as Message, out []Output) []Output {
-	if s.over || m.View != s.view.Number { // V1
+	if s.expelled || m.View != s.view.Number { // V1
 		return append(out, Event{StaleMessage})
 	}
 	if !s.has(m.Dot) { // M6: whoever says so has passed it on before; a lap will tell
 		s.misnamed = true
 		return append(out, Event{StaleMessage})
 	}
-	return s.goOn(m.Dot.Origin, s.hidden[m.Dot], as, out)
+	return s.goOn(m.Dot.Incarnation, s.hidden[m.Dot], as, out)
 }
 
 // greeted hears from the successor what it has, and sends what it lacks, in order. That
 // goes without a head: it is unknown how far it came before (M17).
-func (s *Server) greeted(m Greeting, out []Output) []Output {
-	if m.View != s.view.Number || s.over {
+func (s *Server) resynced(m Resync, out []Output) []Output {
+	if m.View != s.view.Number || s.expelled {
 		return append(out, Event{StaleMessage})
 	}
 	s.up = true
@@ -92,7 +92,7 @@ func (s *Server) greeted(m Greeting, out []Output) []Output {
 // has come back, or is overdue.
 func (s *Server) beat(out []Output) []Output {
 	const overdue = 8
-	if !s.first() || s.over {
+	if !s.first() || s.expelled {
 		return out
 	}
 	out = s.poll(s.salvage(out))
@@ -101,13 +101,13 @@ func (s *Server) beat(out []Output) []Output {
 		s.circling++
 		return out
 	}
-	m := Lap{View: s.view.Number, Seen: s.received.share(), Stable: s.stable, Low: s.low()}
+	m := StabilityRound{View: s.view.Number, Seen: s.received.share(), Stable: s.stable, Low: s.low()}
 	if s.opt.Async {
 		m.Durable = s.durable
 	}
 	switch {
-	case s.next == s.opt.Self:
-		return s.lap(m, out)
+	case s.next == s.opt.Incarnation:
+		return s.stabilityRound(m, out)
 	case !s.up:
 		return out
 	}
@@ -117,12 +117,12 @@ func (s *Server) beat(out []Output) []Output {
 
 // lap passes a lap on, which has what the first server had received go before it on every
 // connection; or hears that it has been everywhere (M14).
-func (s *Server) lap(m Lap, out []Output) []Output {
-	if m.View != s.view.Number || s.over {
+func (s *Server) stabilityRound(m StabilityRound, out []Output) []Output {
+	if m.View != s.view.Number || s.expelled {
 		return append(out, Event{StaleMessage})
 	}
 	if !s.first() {
-		out = s.hardened(m.Durable, s.settled(m.Stable, out))
+		out = s.becameDurable(m.Durable, s.becameStable(m.Stable, out))
 		out = s.giveBack(out)
 		m.Low = min(m.Low, s.low())
 		if s.up {
@@ -131,18 +131,18 @@ func (s *Server) lap(m Lap, out []Output) []Output {
 		return out
 	}
 	s.circling = 0
-	past := s.stable.Upto(Outside)
-	out = s.settled(s.stable.Union(m.Seen), out)
-	if n := s.stable.Upto(Outside); n > past && !s.opt.Async { // A10
-		out = append(out, Forget{Outside, n}) // M13
+	past := s.stable.Upto(External)
+	out = s.becameStable(s.stable.Union(m.Seen), out)
+	if n := s.stable.Upto(External); n > past && !s.opt.Async { // A10
+		out = append(out, Truncate{External, n}) // M13
 	}
 	out = s.retire(m, out)
 	out = s.giveBack(out)
 	// M15: every server has shown all writes below m.Low, and none will be made; but who is
 	// not in the ring may have made some.
-	if m.Low > s.buried && s.dead >= s.buried && s.dead > 0 && len(s.view.Lost) == 0 {
-		s.buried = m.Low
-		out = append(out, Bury{m.Low})
+	if m.Low > s.collected && s.dead >= s.collected && s.dead > 0 && len(s.view.Departed) == 0 {
+		s.collected = m.Low
+		out = append(out, CollectTombstones{m.Low})
 	}
 	return out
 }
@@ -155,7 +155,7 @@ func (s *Server) low() uint64 {
 		low = min(low, p.write.Stamp.Time)
 	}
 	for _, w := range s.log {
-		if w.Dot.Origin == s.opt.Self || w.Dot.Origin == Outside { // M19: nobody else holds back for who is no server
+		if w.Dot.Incarnation == s.opt.Incarnation || w.Dot.Incarnation == External { // M19: nobody else holds back for who is no server
 			low = min(low, w.Stamp.Time)
 		}
 	}
@@ -163,28 +163,28 @@ func (s *Server) low() uint64 {
 }
 
 // Settled is the number up to which everybody is known to have received this life's writes.
-func (s *Server) Settled() uint64 { return s.stable.Upto(s.opt.Self) }
+func (s *Server) Truncated() uint64 { return s.stable.Upto(s.opt.Incarnation) }
 
 // settled hears what everybody has received: it may be shown, and need not be kept
 // for anybody (M14).
-func (s *Server) settled(stable Frontier, out []Output) []Output {
+func (s *Server) becameStable(stable Frontier, out []Output) []Output {
 	if stable.Within(s.stable) {
 		return out
 	}
 	s.integrate(stable) // what a server has received is closed under causes
 	s.stable = stable
 	if s.opt.Async { // what was written past the cache is in the rows
-		return s.flush(s.hardened(stable.Only(Outside), out))
+		return s.flush(s.becameDurable(stable.Only(External), out))
 	}
-	return s.hardened(stable, out)
+	return s.becameDurable(stable, out)
 }
 
 // hardened hears what is in the rows, and stable: it need not be kept for anybody (M14, A7).
-func (s *Server) hardened(durable Frontier, out []Output) []Output {
+func (s *Server) becameDurable(durable Frontier, out []Output) []Output {
 	if durable.Within(s.durable) {
 		return out
 	}
-	own := s.durable.Upto(s.opt.Self)
+	own := s.durable.Upto(s.opt.Incarnation)
 	s.durable = s.durable.Union(durable)
 	s.log = slices.DeleteFunc(s.log, func(w *Write) bool {
 		if !s.durable.Covers(w.Dot) {
@@ -193,9 +193,9 @@ func (s *Server) hardened(durable Frontier, out []Output) []Output {
 		s.free(w)
 		return true
 	})
-	if n := s.durable.Upto(s.opt.Self); n > own {
+	if n := s.durable.Upto(s.opt.Incarnation); n > own {
 		s.paid(own, min(n, s.number))
-		out = append(out, Forget{s.opt.Self, n}) // M13
+		out = append(out, Truncate{s.opt.Incarnation, n}) // M13
 	}
 	return out
 }

@@ -5,7 +5,7 @@ import "slices"
 // Options of a Server.
 type Options struct {
 	// Self is this life of the server.
-	Self Origin
+	Incarnation Incarnation
 	// View is the ring it begins in.
 	View View
 	// Floor is the largest stamp that the store held when this life began, if the
@@ -13,7 +13,7 @@ type Options struct {
 	Floor Stamp
 	// Settled is what the journals of former lives have forgotten, by the store, if the
 	// server begins a ring.
-	Settled Frontier
+	Truncated Frontier
 	// Copy is what a server begins with that joins behind another.
 	Copy *Snapshot
 	// Window bounds the writes of this life that are not known to be stable; with it
@@ -31,7 +31,7 @@ type Options struct {
 	Waits int
 	// Ahead bounds how far the times that a session brings may exceed the clock, and what this
 	// server has seen, in microseconds. Default an hour.
-	Ahead uint64
+	MaxAhead uint64
 	// Concurrent keeps every write of a key until one replaces it that was made in sight of
 	// it, for whoever merges them (S1). Default: the larger stamp wins.
 	Concurrent bool
@@ -45,16 +45,16 @@ type Options struct {
 
 // Server is one cache server. It is not safe for concurrent use.
 type Server struct {
-	opt     Options
-	view    *View  // does not change: snapshots name it
-	next    Origin // the successor
-	back    Origin // the predecessor
-	up      bool   // the successor has greeted, so what is passed on reaches it
-	over    bool   // this life is fenced
-	drawn   Call
-	waiting int    // operations that wait for rows
-	number  uint64 // of the last own write
-	time    uint64 // the largest that was seen
+	opt      Options
+	view     *View       // does not change: snapshots name it
+	next     Incarnation // the successor
+	back     Incarnation // the predecessor
+	up       bool        // the successor has greeted, so what is passed on reaches it
+	expelled bool        // this life is fenced
+	drawn    Call
+	waiting  int    // operations that wait for rows
+	number   uint64 // of the last own write
+	time     uint64 // the largest that was seen
 
 	visible  set             // F: every write that was ever shown here
 	received set             // R: every write that was received, and passed on
@@ -72,17 +72,17 @@ type Server struct {
 	owing    map[uint64]int // what each own write takes that is not known to be durable
 	owed     int            // all of them
 
-	polling   bool     // what Outside has written was asked for
-	salvaging bool     // the journals of lives that are over were asked for
-	salvaged  []Origin // lives of which the journal is on the ring
-	circling  int      // beats since a lap went off that has not come back
-	missing   []Dot    // memory for integrate
-	misnamed  bool     // something was told by its name that is not here
-	dead      uint64   // the largest time of a tombstone that was shown
-	buried    uint64   // tombstones below were given up
+	polling   bool          // what Outside has written was asked for
+	salvaging bool          // the journals of lives that are over were asked for
+	salvaged  []Incarnation // lives of which the journal is on the ring
+	circling  int           // beats since a lap went off that has not come back
+	missing   []Dot         // memory for integrate
+	misnamed  bool          // something was told by its name that is not here
+	dead      uint64        // the largest time of a tombstone that was shown
+	collected uint64        // tombstones below were given up
 
-	elder    []Origin // lives that were over, and not retired, when the ring began (V6)
-	draining drain    // of an asynchronous space
+	elder    []Incarnation // lives that were over, and not retired, when the ring began (V6)
+	draining drain         // of an asynchronous space
 }
 
 // New returns a server that has received nothing.
@@ -95,17 +95,17 @@ func New(opt Options) *Server {
 			*d.v = d.dflt
 		}
 	}
-	if opt.Ahead == 0 {
-		opt.Ahead = 3600e6
+	if opt.MaxAhead == 0 {
+		opt.MaxAhead = 3600e6
 	}
 	s := &Server{
 		opt: opt, hidden: map[Dot]*Write{}, pending: map[Call]*put{}, loads: map[Call]*load{}, cache: map[string]*key{},
 		floor: opt.Floor, time: opt.Floor.Time, owing: map[uint64]int{},
 	}
 	s.enter(opt.View)
-	settled := s.trim(opt.Settled)
+	settled := s.trim(opt.Truncated)
 	s.visible.Frontier, s.received.Frontier, s.stable, s.durable = settled.Clone(), settled.Clone(), settled, settled
-	s.elder = opt.View.Lost
+	s.elder = opt.View.Departed
 	if opt.Copy != nil {
 		s.adopt(opt.Copy)
 	}
@@ -114,7 +114,7 @@ func New(opt Options) *Server {
 
 // enter takes the server's place in a ring.
 func (s *Server) enter(v View) {
-	i := slices.Index(v.Ring, s.opt.Self)
+	i := slices.Index(v.Ring, s.opt.Incarnation)
 	if i < 0 {
 		panic("mesh: a server is not in its view")
 	}
@@ -160,10 +160,10 @@ func (s *Server) Step(now uint64, in Input, out []Output) []Output {
 	case Returned:
 		return s.returned(in, out)
 	case Opened:
-		if in.View != s.view.Number || s.over { // V1
+		if in.View != s.view.Number || s.expelled { // V1
 			return append(out, Event{StaleMessage})
 		}
-		return append(out, Send{s.back, Greeting{s.view.Number, s.received.share()}})
+		return append(out, Send{s.back, Resync{s.view.Number, s.received.share()}})
 	case Broken:
 		s.up = false
 		return out
@@ -173,10 +173,10 @@ func (s *Server) Step(now uint64, in Input, out []Output) []Output {
 			return s.chain(m, in.Message, out)
 		case Named:
 			return s.named(m, in.Message, out)
-		case Lap:
-			return s.lap(m, out)
-		case Greeting:
-			return s.greeted(m, out)
+		case StabilityRound:
+			return s.stabilityRound(m, out)
+		case Resync:
+			return s.resynced(m, out)
 		}
 	case Evicted:
 		if k := s.cache[in.Key]; k != nil && k.complete && k.pins == 0 && !s.kept(k) {
@@ -206,13 +206,13 @@ const lastTime = 1 << 62
 // plausible says whether servers can have made what a session brings (M20).
 func (s *Server) plausible(now, time uint64, carried []*Write) Outcome {
 	for _, c := range carried {
-		if time = max(time, c.Stamp.Time); c.Dot.Origin == s.opt.Self && c.Dot.N > s.number {
+		if time = max(time, c.Stamp.Time); c.Dot.Incarnation == s.opt.Incarnation && c.Dot.N > s.number {
 			return Forged
 		}
 	}
 	seen := max(s.time, now)
-	if time > seen && time-seen > s.opt.Ahead || max(time, seen) >= lastTime-1 {
-		return Ahead
+	if time > seen && time-seen > s.opt.MaxAhead || max(time, seen) >= lastTime-1 {
+		return ClockAhead
 	}
 	return Done
 }

@@ -60,9 +60,9 @@ func (s *Session) hears(v *View) {
 	case v == nil:
 		return
 	case len(s.Carried) > 0:
-		s.Carried = slices.DeleteFunc(slices.Clone(s.Carried), func(w *Write) bool { return v.Retired(w.Dot.Origin) })
+		s.Carried = slices.DeleteFunc(slices.Clone(s.Carried), func(w *Write) bool { return v.Retired(w.Dot.Incarnation) })
 	}
-	if s.Deps.Size() > len(v.Ring)+len(v.Lost) {
+	if s.Deps.Size() > len(v.Ring)+len(v.Departed) {
 		s.Deps = s.Deps.Without(v.Retired)
 	}
 }

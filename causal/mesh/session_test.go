@@ -14,14 +14,14 @@ import (
 func some(r *rand.Rand) (*Session, map[Dot]bool) {
 	s, knows := &Session{Time: r.Uint64N(40)}, map[Dot]bool{}
 	var carried []*Write
-	for o := range Origin(3) {
+	for o := range Incarnation(3) {
 		for n := range uint64(5) {
-			d := Dot{Origin: o + 1, N: n + 1}
+			d := Dot{Incarnation: o + 1, N: n + 1}
 			switch r.IntN(6) {
 			case 0, 1:
 				s.Deps.Add(d)
 			case 2:
-				carried = append(carried, &Write{Dot: d, Stamp: Stamp{Time: 3*n + uint64(o), Origin: o + 1}})
+				carried = append(carried, &Write{Dot: d, Stamp: Stamp{Time: 3*n + uint64(o), Incarnation: o + 1}})
 			case 3:
 				s.Bare = append(s.Bare, d)
 			default:
@@ -52,9 +52,9 @@ func TestSessionsJoin(t *testing.T) {
 		if fork.String() != was || b.String() != other {
 			t.Fatalf("a join changes others: %s became %s, %s became %s", was, fork, other, b)
 		}
-		for o := range Origin(4) {
+		for o := range Incarnation(4) {
 			for n := range uint64(7) {
-				if d := (Dot{Origin: o + 1, N: n + 1}); a.Knows(d) != (as[d] || bs[d]) {
+				if d := (Dot{Incarnation: o + 1, N: n + 1}); a.Knows(d) != (as[d] || bs[d]) {
 					t.Fatalf("%s and %s make %s, with %v", was, other, a, d)
 				}
 			}
@@ -83,8 +83,8 @@ func TestSessionsJoin(t *testing.T) {
 
 // A session takes what it is told, and lets go of what is retired; a refusal tells it nothing.
 func TestSessionsTake(t *testing.T) {
-	w := &Write{Dot: Dot{Origin: 7, N: 1}, Stamp: Stamp{Time: 9, Origin: 7}, Muts: []Mut{{Key: "k", Value: []byte("v")}}}
-	view := &View{Ring: []Origin{1}, Lost: []Origin{2}, Newest: 9}
+	w := &Write{Dot: Dot{Incarnation: 7, N: 1}, Stamp: Stamp{Time: 9, Incarnation: 7}, Muts: []Mut{{Key: "k", Value: []byte("v")}}}
+	view := &View{Ring: []Incarnation{1}, Departed: []Incarnation{2}, Newest: 9}
 	for what, c := range map[string]struct {
 		s    Session
 		r    Reply
@@ -94,11 +94,11 @@ func TestSessionsTake(t *testing.T) {
 	}{
 		"a refusal":          {Session{Time: 1}, Reply{Outcome: Busy, Write: w}, nil, "deps {} time 1", nil},
 		"a write":            {Session{Time: 10}, Reply{Write: w}, nil, "deps {} time 10 carries " + w.String(), []Item{}},
-		"a write keeps bare": {Session{Bare: []Dot{{Origin: 1, N: 1}}}, Reply{Write: w}, nil, "deps {} time 9 carries " + w.String() + " carries 1.1", []Item{}},
+		"a write keeps bare": {Session{Bare: []Dot{{Incarnation: 1, N: 1}}}, Reply{Write: w}, nil, "deps {} time 9 carries " + w.String() + " carries 1.1", []Item{}},
 		"one key":            {Session{}, Reply{Item: Item{Stamp: Stamp{Time: 4}}}, []string{"k"}, "deps {} time 4", []Item{{Stamp: Stamp{Time: 4}}}},
 		"one key of many":    {Session{}, Reply{Items: []Item{{Stamp: Stamp{Time: 5}}}}, []string{"k"}, "deps {} time 5", []Item{{Stamp: Stamp{Time: 5}}}},
 		"an older time":      {Session{Time: 6}, Reply{Item: Item{Stamp: Stamp{Time: 4}}}, []string{"k"}, "deps {} time 6", []Item{{Stamp: Stamp{Time: 4}}}},
-		"what is retired":    {Session{Carried: []*Write{w}, Deps: dot.NewFrontier(Dot{Origin: 1, N: 1}, Dot{Origin: 2, N: 1}, Dot{Origin: 3, N: 1})}, Reply{View: view}, nil, "deps {1..1 2..1} time 0", []Item{}},
+		"what is retired":    {Session{Carried: []*Write{w}, Deps: dot.NewFrontier(Dot{Incarnation: 1, N: 1}, Dot{Incarnation: 2, N: 1}, Dot{Incarnation: 3, N: 1})}, Reply{View: view}, nil, "deps {1..1 2..1} time 0", []Item{}},
 	} {
 		saw := c.s.Took(c.r, c.keys...)
 		if c.s.String() != c.want || !reflect.DeepEqual(saw, c.saw) {
@@ -110,23 +110,23 @@ func TestSessionsTake(t *testing.T) {
 // A read past the servers asks for each write once, and not for what is known; it takes along what the journal gives,
 // with causes, and the names of what it does not.
 func TestPastAsksOnce(t *testing.T) {
-	d := func(o Origin, n uint64) Dot { return Dot{Origin: o, N: n} }
-	carried := &Write{Dot: d(2, 1), Stamp: Stamp{Time: 2, Origin: 2}}
+	d := func(o Incarnation, n uint64) Dot { return Dot{Incarnation: o, N: n} }
+	carried := &Write{Dot: d(2, 1), Stamp: Stamp{Time: 2, Incarnation: 2}}
 	s := &Session{Deps: dot.NewFrontier(d(1, 1)), Carried: []*Write{carried}, Bare: []Dot{d(3, 1)}, Time: 5}
 	row := func(of Dot, time uint64) Row {
-		return Row{Item: Item{Exists: true, Stamp: Stamp{Time: time, Origin: of.Origin}}, Dot: of}
+		return Row{Item: Item{Exists: true, Stamp: Stamp{Time: time, Incarnation: of.Incarnation}}, Dot: of}
 	}
 	p := s.Past([]Row{row(d(4, 2), 7), row(d(1, 1), 1), row(d(4, 2), 7), row(d(4, 1), 6), row(Dot{}, 9), row(d(5, 1), 8)}, []string{"a", "b", "c", "d", "e", "f"}, false)
 	if want := []Dot{d(4, 1), d(4, 2), d(5, 1)}; !slices.Equal(p.Wants(), want) {
 		t.Fatalf("it asks for %v", p.Wants())
 	}
-	a := &Write{Dot: d(4, 1), Stamp: Stamp{Time: 6, Origin: 4}, Deps: dot.NewFrontier(d(6, 1)), After: []Dot{d(8, 1), d(7, 1), d(4, 2)}}
-	b := &Write{Dot: d(4, 2), Stamp: Stamp{Time: 7, Origin: 4}, After: []Dot{d(4, 1), d(7, 1), d(5, 1), d(6, 1)}}
+	a := &Write{Dot: d(4, 1), Stamp: Stamp{Time: 6, Incarnation: 4}, Deps: dot.NewFrontier(d(6, 1)), After: []Dot{d(8, 1), d(7, 1), d(4, 2)}}
+	b := &Write{Dot: d(4, 2), Stamp: Stamp{Time: 7, Incarnation: 4}, After: []Dot{d(4, 1), d(7, 1), d(5, 1), d(6, 1)}}
 	p.Fetched([]*Write{a, b})
 	if want := []Dot{d(7, 1), d(8, 1)}; !slices.Equal(p.Wants(), want) {
 		t.Fatalf("then it asks for %v", p.Wants())
 	}
-	p.Fetched([]*Write{{Dot: d(7, 1), Stamp: Stamp{Time: 3, Origin: 7}}})
+	p.Fetched([]*Write{{Dot: d(7, 1), Stamp: Stamp{Time: 3, Incarnation: 7}}})
 	if len(p.Wants()) > 0 {
 		t.Fatalf("at last it asks for %v", p.Wants())
 	}
@@ -152,14 +152,14 @@ func TestPastAsksOnce(t *testing.T) {
 
 // What belongs to a snapshot: what is in its set, and what was retired by then.
 func TestSnapshotsHave(t *testing.T) {
-	set, view := dot.NewFrontier(Dot{Origin: 1, N: 1}), &View{Ring: []Origin{1}, Lost: []Origin{2}, Newest: 3}
+	set, view := dot.NewFrontier(Dot{Incarnation: 1, N: 1}), &View{Ring: []Incarnation{1}, Departed: []Incarnation{2}, Newest: 3}
 	for _, c := range []struct {
 		at   Snap
 		d    Dot
 		want bool
 	}{
-		{Snap{}, Dot{}, false}, {Snap{Set: set, View: view}, Dot{}, false}, {Snap{Set: set}, Dot{Origin: 1, N: 1}, true}, {Snap{Set: set}, Dot{Origin: 3, N: 1}, false},
-		{Snap{View: view}, Dot{Origin: 1, N: 1}, false}, {Snap{View: view}, Dot{Origin: 2, N: 1}, false}, {Snap{View: view}, Dot{Origin: 3, N: 1}, true}, {Snap{View: view}, Dot{Origin: 4, N: 1}, false},
+		{Snap{}, Dot{}, false}, {Snap{Set: set, View: view}, Dot{}, false}, {Snap{Set: set}, Dot{Incarnation: 1, N: 1}, true}, {Snap{Set: set}, Dot{Incarnation: 3, N: 1}, false},
+		{Snap{View: view}, Dot{Incarnation: 1, N: 1}, false}, {Snap{View: view}, Dot{Incarnation: 2, N: 1}, false}, {Snap{View: view}, Dot{Incarnation: 3, N: 1}, true}, {Snap{View: view}, Dot{Incarnation: 4, N: 1}, false},
 	} {
 		if c.at.Has(c.d) != c.want {
 			t.Errorf("%+v has %v: %v", c.at, c.d, !c.want)
@@ -173,12 +173,12 @@ func TestSnapshotsHave(t *testing.T) {
 // A branch comes back with what it knows, has read and is to write; the last word on a key counts, and what was read of it
 // first.
 func TestBranches(t *testing.T) {
-	w := &Write{Dot: Dot{Origin: 1, N: 1}, Stamp: Stamp{Time: 8, Origin: 1}, Muts: []Mut{{Key: "c", Value: []byte("8")}}}
+	w := &Write{Dot: Dot{Incarnation: 1, N: 1}, Stamp: Stamp{Time: 8, Incarnation: 1}, Muts: []Mut{{Key: "c", Value: []byte("8")}}}
 	tx := &Tx{}
 	if tx.Began(Reply{Outcome: Behind, At: Snap{Set: dot.NewFrontier(w.Dot)}}) || tx.At.Set.Size() > 0 {
 		t.Error("a transaction has begun that was refused")
 	}
-	at := Snap{Set: dot.NewFrontier(Dot{Origin: 2, N: 1}, Dot{Origin: 3, N: 1}, Dot{Origin: 4, N: 1}), View: &View{Ring: []Origin{1, 2}, Newest: 9}}
+	at := Snap{Set: dot.NewFrontier(Dot{Incarnation: 2, N: 1}, Dot{Incarnation: 3, N: 1}, Dot{Incarnation: 4, N: 1}), View: &View{Ring: []Incarnation{1, 2}, Newest: 9}}
 	if !tx.Began(Reply{At: at, Carried: []*Write{w}}) || tx.At.View != at.View || len(tx.Carried) != 1 || tx.Deps.Size() != 1 {
 		t.Errorf("it began as %+v", tx)
 	}

@@ -73,9 +73,9 @@ func (s *story) open(t *testing.T, d *datadriven.TestData) {
 	if opt.Concurrent {
 		s.store.Concurrent()
 	}
-	s.view = mesh.View{Number: 1, Newest: mesh.Origin(n)}
+	s.view = mesh.View{Number: 1, Newest: mesh.Incarnation(n)}
 	for i := range n {
-		s.view.Ring = append(s.view.Ring, mesh.Origin(i+1))
+		s.view.Ring = append(s.view.Ring, mesh.Incarnation(i+1))
 	}
 	for range n {
 		s.add(nil)
@@ -103,7 +103,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 			s.begin(at, who, keys, func(c *mesh.Session) mesh.Input { return c.ReadMany(s.op, keys...) })
 		}
 	case "put":
-		muts := []mesh.Mut{{Key: key, Value: []byte(arg(t, d, "value")), Delete: d.HasArg("delete"), Over: s.saw[who+key]}}
+		muts := []mesh.Mut{{Key: key, Value: []byte(arg(t, d, "value")), Delete: d.HasArg("delete"), Supersedes: s.saw[who+key]}}
 		s.begin(at, who, nil, func(c *mesh.Session) mesh.Input { return c.Put(s.op, muts...) })
 	case "past": // past all servers, from the store alone
 		s.past(who, list(d, "keys"))
@@ -130,7 +130,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	case "outside":
 		time := uint64(0)
 		d.MaybeScanArgs(t, "time", &time)
-		s.store.Outside(key, arg(t, d, "value"), time)
+		s.store.WriteExternally(key, arg(t, d, "value"), time)
 	case "clock": // of all servers, in microseconds
 		d.ScanArgs(t, "time", &s.now)
 	case "show":
@@ -167,11 +167,11 @@ func (s *story) change(t *testing.T, d *datadriven.TestData, at int) {
 		}
 		lost := s.view.Ring
 		s.decide(t, d)
-		s.view.Lost = append(s.view.Lost, lost...)
+		s.view.Departed = append(s.view.Departed, lost...)
 		if s.opt.Async {
 			s.store.Claim(s.view.Number)
 		}
-		s.opt.Settled, s.opt.Floor = s.store.Left()
+		s.opt.Truncated, s.opt.Floor = s.store.Left()
 		for range s.view.Ring {
 			s.add(nil)
 		}
@@ -179,7 +179,7 @@ func (s *story) change(t *testing.T, d *datadriven.TestData, at int) {
 	case "tell":
 		s.tell(at)
 	case "join":
-		s.step(s.before(at), mesh.Asked{From: mesh.Origin(at + 1), View: s.view.Number})
+		s.step(s.before(at), mesh.Asked{From: mesh.Incarnation(at + 1), View: s.view.Number})
 	case "evict":
 		s.step(at, mesh.Evicted{Key: arg(t, d, "key")})
 	case "found":
@@ -207,7 +207,7 @@ func (s *story) begin(at int, who string, keys []string, in func(*mesh.Session) 
 // add lets another server be, which begins with a copy or with nothing.
 func (s *story) add(c *mesh.Snapshot) {
 	opt := s.opt
-	opt.Self, opt.View, opt.Copy = mesh.Origin(len(s.servers)+1), s.view, c
+	opt.Incarnation, opt.View, opt.Copy = mesh.Incarnation(len(s.servers)+1), s.view, c
 	s.servers = append(s.servers, mesh.New(opt))
 	s.links, s.linked, s.down = append(s.links, nil), append(s.linked, 0), append(s.down, false)
 }
@@ -216,7 +216,7 @@ func (s *story) add(c *mesh.Snapshot) {
 // servers hear of it at once, or with silent when they are told.
 func (s *story) decide(t *testing.T, d *datadriven.TestData) {
 	s.view.Number++
-	s.view.Ring, s.view.Lost = origins(t, d, "ring"), origins(t, d, "lost")
+	s.view.Ring, s.view.Departed = origins(t, d, "ring"), origins(t, d, "lost")
 	s.view.Newest = max(s.view.Newest, slices.Max(s.view.Ring))
 	for i := range s.servers {
 		if !d.HasArg("silent") {
@@ -234,7 +234,7 @@ func (s *story) tell(i int) {
 func (s *story) relink() {
 	for i, m := range s.servers {
 		j := s.after(i)
-		if v := m.View().Number; j < len(s.servers) && s.servers[j].View().Number == v && s.linked[i] < v && slices.Contains(m.View().Ring, mesh.Origin(j+1)) {
+		if v := m.View().Number; j < len(s.servers) && s.servers[j].View().Number == v && s.linked[i] < v && slices.Contains(m.View().Ring, mesh.Incarnation(j+1)) {
 			s.connect(i)
 		}
 	}
@@ -243,12 +243,12 @@ func (s *story) relink() {
 // after and before are the neighbours of a server.
 func (s *story) after(i int) int {
 	ring := s.servers[i].View().Ring
-	return int(ring[(slices.Index(ring, mesh.Origin(i+1))+1)%len(ring)]) - 1
+	return int(ring[(slices.Index(ring, mesh.Incarnation(i+1))+1)%len(ring)]) - 1
 }
 
 func (s *story) before(i int) int {
 	ring := s.view.Ring
-	return int(ring[(slices.Index(ring, mesh.Origin(i+1))+len(ring)-1)%len(ring)]) - 1
+	return int(ring[(slices.Index(ring, mesh.Incarnation(i+1))+len(ring)-1)%len(ring)]) - 1
 }
 
 func (s *story) connect(i int) {
@@ -275,7 +275,7 @@ func (s *story) step(i int, in mesh.Input) {
 	for j, m := range s.servers {
 		switch {
 		case s.down[j]:
-		case slices.Contains(s.view.Ring, mesh.Origin(j+1)):
+		case slices.Contains(s.view.Ring, mesh.Incarnation(j+1)):
 			members = append(members, m)
 		default:
 			others = append(others, m)
@@ -297,7 +297,7 @@ func (s *story) perform(i int, out mesh.Output) {
 		s.ask(request{server: i, out: out, kind: "persist"})
 	case mesh.Send:
 		switch m := out.Message.(type) {
-		case mesh.Greeting:
+		case mesh.Resync:
 			s.step(int(out.To)-1, mesh.Received{Message: m})
 			return
 		case mesh.Snapshot:
@@ -313,24 +313,24 @@ func (s *story) perform(i int, out mesh.Output) {
 	case mesh.Recover:
 		s.ask(request{server: i, out: out, kind: "recovery"})
 	case mesh.Retire:
-		s.say("%d may be retired", out.Origin)
+		s.say("%d may be retired", out.Incarnation)
 	case mesh.Claim:
 		s.ask(request{server: i, out: out, kind: "claim"})
 	case mesh.Flush:
 		s.ask(request{server: i, out: out, kind: "flush"})
 	case mesh.Release:
-		s.release(out.Life)
-	case mesh.Forget:
-		if s.opt.Async && out.Origin != mesh.Outside {
-			s.say("the log of %d drops up to %d", out.Origin, out.Upto)
-			s.store.Trim(out.Origin, out.Upto)
+		s.release(out.Incarnation)
+	case mesh.Truncate:
+		if s.opt.Async && out.Incarnation != mesh.External {
+			s.say("the log of %d drops up to %d", out.Incarnation, out.Upto)
+			s.store.Trim(out.Incarnation, out.Upto)
 			return
 		}
-		s.say("the journal drops %d up to %d", out.Origin, out.Upto)
-		s.store.Forget(out.Origin, out.Upto)
-	case mesh.Bury:
+		s.say("the journal drops %d up to %d", out.Incarnation, out.Upto)
+		s.store.Truncate(out.Incarnation, out.Upto)
+	case mesh.CollectTombstones:
 		s.say("tombstones before %d are buried", out.Before)
-		s.store.Bury(out.Before)
+		s.store.CollectTombstones(out.Before)
 	case mesh.Reply:
 		s.replied(out)
 	case mesh.Event:
@@ -377,10 +377,10 @@ func (s *story) execute(r *request) {
 	case mesh.Fetch:
 		r.answer = mesh.Fetched{Call: out.Call, Writes: s.store.Fetch(out.Dots)}
 	case mesh.Recover: // their leases have ended
-		for _, o := range out.Lives {
+		for _, o := range out.Incarnations {
 			s.down[o-1] = true
 		}
-		r.answer = mesh.Recovered{View: out.View, Writes: s.store.Recover(out.Lives), Back: s.store.Back(out.Lives)}
+		r.answer = mesh.Recovered{View: out.View, Writes: s.store.Recover(out.Incarnations), Back: s.store.Back(out.Incarnations)}
 	case mesh.Persist:
 		r.answer = mesh.Persisted{Call: out.Call, Status: s.persist(out)}
 	default:
@@ -409,17 +409,17 @@ func (s *story) answer(t *testing.T, d *datadriven.TestData, at int) {
 	if d.HasArg("lost") { // the store may have done it, if it was told to before
 		switch out := r.out.(type) {
 		case mesh.Load:
-			r.answer = mesh.Loaded{Call: out.Call, Status: mesh.Lost}
+			r.answer = mesh.Loaded{Call: out.Call, Status: mesh.StatusUnknown}
 		case mesh.Fetch:
-			r.answer = mesh.Fetched{Call: out.Call, Status: mesh.Lost}
+			r.answer = mesh.Fetched{Call: out.Call, Status: mesh.StatusUnknown}
 		case mesh.Persist:
-			r.answer = mesh.Persisted{Call: out.Call, Status: mesh.Lost}
+			r.answer = mesh.Persisted{Call: out.Call, Status: mesh.StatusUnknown}
 		case mesh.Flush:
-			r.answer = mesh.Flushed{Call: out.Call, Status: mesh.Lost}
+			r.answer = mesh.Flushed{Call: out.Call, Status: mesh.StatusUnknown}
 		case mesh.Claim:
-			r.answer = mesh.Claimed{Call: out.Call, Status: mesh.Lost}
+			r.answer = mesh.Claimed{Call: out.Call, Status: mesh.StatusUnknown}
 		case mesh.Recover:
-			r.answer = mesh.Recovered{View: out.View, Status: mesh.Lost}
+			r.answer = mesh.Recovered{View: out.View, Status: mesh.StatusUnknown}
 		}
 	}
 	s.execute(r)

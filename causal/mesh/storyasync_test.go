@@ -24,8 +24,8 @@ func (s *story) merge(r *request) mesh.Input {
 		mark, status := s.store.Claim(out.Term)
 		return mesh.Claimed{Call: out.Call, Durable: mark, Status: status}
 	case mesh.Flush:
-		status, err := s.store.Merge(out, func(o mesh.Origin) bool {
-			return o <= s.view.Newest && !slices.Contains(s.view.Ring, o) && !slices.Contains(s.view.Lost, o)
+		status, err := s.store.Merge(out, func(o mesh.Incarnation) bool {
+			return o <= s.view.Newest && !slices.Contains(s.view.Ring, o) && !slices.Contains(s.view.Departed, o)
 		})
 		if err != nil {
 			s.say("BROKEN in the store: %v", err)
@@ -36,21 +36,21 @@ func (s *story) merge(r *request) mesh.Input {
 }
 
 // release lets a log go, as it is said when all of it is in the rows.
-func (s *story) release(life mesh.Origin) {
-	if len(s.store.Back([]mesh.Origin{life})) == 0 {
-		s.say("the log of %d is released", life)
+func (s *story) release(incarnation mesh.Incarnation) {
+	if len(s.store.Back([]mesh.Incarnation{incarnation})) == 0 {
+		s.say("the log of %d is released", incarnation)
 	}
-	s.store.Release(life)
+	s.store.Release(incarnation)
 }
 
 // found gives the log of a life, of=, to a server; or nobody finds it, and it is given up.
 func (s *story) found(t *testing.T, d *datadriven.TestData, at int) {
-	life := 0
-	d.ScanArgs(t, "of", &life)
+	incarnation := 0
+	d.ScanArgs(t, "of", &incarnation)
 	if d.HasArg("never") {
-		s.say("the log of %d is given up", life)
-		s.store.GiveUp(mesh.Origin(life))
+		s.say("the log of %d is given up", incarnation)
+		s.store.GiveUp(mesh.Incarnation(incarnation))
 		return
 	}
-	s.step(at, mesh.Returned{Life: mesh.Origin(life), Writes: s.store.Found(mesh.Origin(life))})
+	s.step(at, mesh.Returned{Incarnation: mesh.Incarnation(incarnation), Writes: s.store.Found(mesh.Incarnation(incarnation))})
 }

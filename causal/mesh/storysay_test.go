@@ -41,7 +41,7 @@ func messageText(m mesh.Message) string {
 	switch m := m.(type) {
 	case mesh.Chain:
 		return fmt.Sprintf("%v of head %d", m.Write, m.Head)
-	case mesh.Lap:
+	case mesh.StabilityRound:
 		return fmt.Sprintf("a lap: %v by the first, %v by all, low %d", m.Seen, m.Stable, m.Low)
 	}
 	return fmt.Sprint(m)

@@ -54,13 +54,13 @@ func (s *story) committed(c call, r mesh.Reply) {
 	}
 }
 
-func origins(t *testing.T, d *datadriven.TestData, name string) (out []mesh.Origin) {
+func origins(t *testing.T, d *datadriven.TestData, name string) (out []mesh.Incarnation) {
 	for _, v := range list(d, name) {
 		n, err := strconv.Atoi(v)
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, mesh.Origin(n))
+		out = append(out, mesh.Incarnation(n))
 	}
 	return out
 }

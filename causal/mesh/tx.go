@@ -13,7 +13,7 @@ type Snap struct {
 
 // Has reports whether a write belongs to a snapshot.
 func (p Snap) Has(d Dot) bool {
-	return d != Dot{} && (p.Set.Covers(d) || p.View != nil && p.View.Retired(d.Origin))
+	return d != Dot{} && (p.Set.Covers(d) || p.View != nil && p.View.Retired(d.Incarnation))
 }
 
 // contains reports whether all of a set belongs to a snapshot.
@@ -23,9 +23,9 @@ func (p Snap) contains(f Frontier) bool {
 
 // Seen is what a transaction has read of a key.
 type Seen struct {
-	Key   string
-	Stamp Stamp
-	Live  int // how many there were, where concurrent writes are kept
+	Key          string
+	Stamp        Stamp
+	Incarnations int // how many there were, where concurrent writes are kept
 }
 
 // Look: a transaction wants several keys as of its snapshot. If they are not to be had any
@@ -106,7 +106,7 @@ func (s *Server) looked(w *wait, out []Output) []Output {
 		extras := s.extras(w)
 		for _, seen := range in.Seen {
 			if s.changed(in, seen, overlay(s.cache[seen.Key].Item, seen.Key, extras)) {
-				return s.letGo(w, append(out, Event{Aborted}, Reply{Op: w.op, Outcome: Stale}))
+				return s.truncate(w, append(out, Event{Aborted}, Reply{Op: w.op, Outcome: Stale}))
 			}
 		}
 		for _, x := range extras {
@@ -118,7 +118,7 @@ func (s *Server) looked(w *wait, out []Output) []Output {
 		r := Reply{Op: w.op, Items: items[len(items)-len(in.Keys):], Carried: extras, At: Snap{s.visible.share(), s.view}}
 		out = s.answer(r, append(out, Event{Extended}))
 	}
-	return s.letGo(w, out)
+	return s.truncate(w, out)
 }
 
 // retain keeps a former value of a key, among those above its base: below it some are not
@@ -199,7 +199,7 @@ func (t *Tx) Looked(r Reply, keys ...string) ([]Item, Outcome) {
 		t.saw(Seen{name, it.Stamp, it.live(name)})
 		for _, m := range t.Buffer {
 			if m.Key == name { // the last one counts
-				it = Item{Exists: !m.Delete, Value: m.Value, Stamp: it.Stamp, Among: it.Among}
+				it = Item{Exists: !m.Delete, Value: m.Value, Stamp: it.Stamp, Siblings: it.Siblings}
 			}
 		}
 		items[i] = it

@@ -9,15 +9,15 @@ import (
 
 // What names writes and tells sets of them.
 type (
-	Origin   = dot.Origin
-	Dot      = dot.Dot
-	Stamp    = dot.Stamp
-	Frontier = dot.Frontier
+	Incarnation = dot.Incarnation
+	Dot         = dot.Dot
+	Stamp       = dot.Stamp
+	Frontier    = dot.Frontier
 )
 
 // Outside is the life of whoever writes past the cache to a store that gives them dots: no
 // server's, and never over.
-const Outside Origin = math.MaxUint32
+const External Incarnation = math.MaxUint32
 
 // set is a Frontier that grows. What it shares stays as it was.
 type set struct {
@@ -50,8 +50,8 @@ type Mut struct {
 	Delete bool
 	// Over are the writes of the key that it replaces, where concurrent writes are kept: those
 	// that were in sight of who made it (S1). Beside says that they are; the server sets it.
-	Over   []Dot
-	Beside bool
+	Supersedes []Dot
+	Siblings   bool
 }
 
 // Write is a write wherever it goes: on the ring, in the journal, carried by a
@@ -72,7 +72,7 @@ type Item struct {
 	// Among are, where concurrent writes are kept, those that nobody has replaced, deletions
 	// too, by stamp. The rest is that of the largest one, and of the largest one that is no
 	// deletion.
-	Among []*Write
+	Siblings []*Write
 }
 
 // Row is the state of a key as the store returned it. A tombstone is a row that
@@ -90,10 +90,10 @@ type Row struct {
 
 // View is the ring that the coordinator has decided on.
 type View struct {
-	Number uint64
-	Ring   []Origin
-	Lost   []Origin // lives that are over and not retired
-	Newest Origin   // the largest number of a life so far
+	Number   uint64
+	Ring     []Incarnation
+	Departed []Incarnation // lives that are over and not retired
+	Newest   Incarnation   // the largest number of a life so far
 }
 
 // Status sorts the answers of the store.
@@ -101,10 +101,10 @@ type Status uint8
 
 // The statuses.
 const (
-	OK      Status = iota // it happened
-	Refused               // it did not, and no attempt of it ever will: it is the store's to say, from the write alone
-	Fenced                // it did not and will not: this life is over
-	Lost                  // unknown: it may have happened, or may still
+	OK            Status = iota // it happened
+	Refused                     // it did not, and no attempt of it ever will: it is the store's to say, from the write alone
+	Fenced                      // it did not and will not: this life is over
+	StatusUnknown               // unknown: it may have happened, or may still
 )
 
 // Outcome is the answer to a caller.
@@ -112,15 +112,15 @@ type Outcome uint8
 
 // The outcomes.
 const (
-	Done     Outcome = iota
-	Busy             // it did not happen: too much is under way; try later
-	Behind           // it did not happen: the session knows of what this server does not
-	Failed           // a read got no answer of the store
-	Stale            // a transaction's snapshot is not to be had any more: begin again
-	Rejected         // it did not and will not: the store refused the write
-	Over             // this life is over; a Put may have happened, and is recovered then
-	Forged           // it did not happen: the session carries a write that this server has not made
-	Ahead            // it did not happen: the session, or the store, has a time far above the clock's
+	Done       Outcome = iota
+	Busy               // it did not happen: too much is under way; try later
+	Behind             // it did not happen: the session knows of what this server does not
+	Failed             // a read got no answer of the store
+	Stale              // a transaction's snapshot is not to be had any more: begin again
+	Rejected           // it did not and will not: the store refused the write
+	Expelled           // this life is over; a Put may have happened, and is recovered then
+	Forged             // it did not happen: the session carries a write that this server has not made
+	ClockAhead         // it did not happen: the session, or the store, has a time far above the clock's
 )
 
 // Input is something that has happened.
@@ -189,7 +189,7 @@ type Opened struct{ View uint64 }
 
 // Asked: the successor in a view has no state yet.
 type Asked struct {
-	From Origin
+	From Incarnation
 	View uint64
 }
 
@@ -198,7 +198,7 @@ type Asked struct {
 type Recovered struct {
 	View   uint64
 	Writes []*Write
-	Back   []Origin
+	Back   []Incarnation
 	Status Status
 }
 
@@ -224,8 +224,8 @@ type Polled struct {
 
 // Returned: the log of a life that is over has been found. Nothing is added to it any more.
 type Returned struct {
-	Life   Origin
-	Writes []*Write
+	Incarnation Incarnation
+	Writes      []*Write
 }
 
 // Broken: the connection to the successor is gone, and perhaps what was sent on it.
@@ -267,7 +267,7 @@ type Message interface{ message() }
 // the head's predecessor. Head 0 says that it was sent again.
 type Chain struct {
 	View  uint64
-	Head  Origin
+	Head  Incarnation
 	Write *Write
 }
 
@@ -282,7 +282,7 @@ type Named struct {
 func (m Named) String() string { return fmt.Sprintf("%v by its name", m.Dot) }
 
 // Lap goes round to find out what everybody has received.
-type Lap struct {
+type StabilityRound struct {
 	View   uint64
 	Seen   Frontier // received by the first server when it went off
 	Stable Frontier // received by all
@@ -292,7 +292,7 @@ type Lap struct {
 }
 
 // Greeting tells the predecessor what need not be sent.
-type Greeting struct {
+type Resync struct {
 	View     uint64
 	Received Frontier
 }
@@ -305,15 +305,15 @@ type Snapshot struct {
 	Stable   Frontier
 	Time     uint64
 	Log      []*Write
-	Durable  Frontier // of an asynchronous space
-	Elder    []Origin // lives from before the ring began (V6)
+	Durable  Frontier      // of an asynchronous space
+	Elder    []Incarnation // lives from before the ring began (V6)
 }
 
-func (Snapshot) message() {}
-func (Chain) message()    {}
-func (Named) message()    {}
-func (Lap) message()      {}
-func (Greeting) message() {}
+func (Snapshot) message()       {}
+func (Chain) message()          {}
+func (Named) message()          {}
+func (StabilityRound) message() {}
+func (Resync) message()         {}
 
 // Output is something to be done, in order.
 type Output interface{ output() }
@@ -365,21 +365,21 @@ type Flush struct {
 
 // Release tells the store that the log of a life is not needed any more, for all of it is in
 // the rows; then the log can go.
-type Release struct{ Life Origin }
+type Release struct{ Incarnation Incarnation }
 
 // Forget lets the journal drop a life's writes up to a number. The store
 // remembers that number: no late Persist of them may take effect.
-type Forget struct {
-	Origin Origin
-	Upto   uint64
+type Truncate struct {
+	Incarnation Incarnation
+	Upto        uint64
 }
 
 // Recover asks for the writes of lives that are over. Once their leases have ended, so that
 // they answer nobody, and the store has been told to refuse every Persist of theirs from
 // then on, the journal is read.
 type Recover struct {
-	View  uint64
-	Lives []Origin
+	View         uint64
+	Incarnations []Incarnation
 }
 
 // Poll asks for what the journal of Outside has after a number, some of it or all. The
@@ -388,17 +388,17 @@ type Poll struct{ View, After uint64 }
 
 // Retire tells the coordinator that everything of a life has been shown everywhere: the
 // next view need not name it.
-type Retire struct{ Origin Origin }
+type Retire struct{ Incarnation Incarnation }
 
 // Bury lets the store drop tombstones with a smaller time, but for those of Outside that it
 // was not told to forget (M19). It remembers that time, from before it drops anything: see
 // Row.
-type Bury struct{ Before uint64 }
+type CollectTombstones struct{ Before uint64 }
 
 // Send gives a message to a neighbour: to the successor on the connection that it
 // greeted on, to the predecessor on the one it opened.
 type Send struct {
-	To      Origin
+	To      Incarnation
 	Message Message
 }
 
@@ -441,17 +441,17 @@ const (
 	EventKinds
 )
 
-func (Load) output()    {}
-func (Fetch) output()   {}
-func (Persist) output() {}
-func (Claim) output()   {}
-func (Flush) output()   {}
-func (Release) output() {}
-func (Forget) output()  {}
-func (Recover) output() {}
-func (Poll) output()    {}
-func (Retire) output()  {}
-func (Bury) output()    {}
-func (Send) output()    {}
-func (Reply) output()   {}
-func (Event) output()   {}
+func (Load) output()              {}
+func (Fetch) output()             {}
+func (Persist) output()           {}
+func (Claim) output()             {}
+func (Flush) output()             {}
+func (Release) output()           {}
+func (Truncate) output()          {}
+func (Recover) output()           {}
+func (Poll) output()              {}
+func (Retire) output()            {}
+func (CollectTombstones) output() {}
+func (Send) output()              {}
+func (Reply) output()             {}
+func (Event) output()             {}

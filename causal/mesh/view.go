@@ -10,8 +10,8 @@ func (s *Server) viewed(v View, out []Output) []Output {
 	if v.Number <= s.view.Number {
 		return out
 	}
-	if !slices.Contains(v.Ring, s.opt.Self) {
-		s.over, s.up = true, false
+	if !slices.Contains(v.Ring, s.opt.Incarnation) {
+		s.expelled, s.up = true, false
 		return out
 	}
 	s.enter(v)
@@ -26,7 +26,7 @@ func (s *Server) viewed(v View, out []Output) []Output {
 // salvage looks after the writes of lives that are over, as the first server of a ring does,
 // whether it has just come or not (V3).
 func (s *Server) salvage(out []Output) []Output {
-	if s.salvaging || len(s.view.Lost) == 0 {
+	if s.salvaging || len(s.view.Departed) == 0 {
 		return out
 	}
 	if s.draining.rest > 0 {
@@ -34,14 +34,14 @@ func (s *Server) salvage(out []Output) []Output {
 		return out
 	}
 	s.salvaging = true
-	return append(out, Recover{s.view.Number, s.view.Lost})
+	return append(out, Recover{s.view.Number, s.view.Departed})
 }
 
 // recovered puts the journal of lives that are over onto the ring, causes first: each in
 // the order of its stamp, and before it what it names one by one, wherever that was made.
 func (s *Server) recovered(in Recovered, out []Output) []Output {
 	switch {
-	case in.View != s.view.Number || s.over:
+	case in.View != s.view.Number || s.expelled:
 		return append(out, Event{StaleMessage})
 	case in.Status != OK:
 		s.salvaging = false
@@ -78,7 +78,7 @@ func (s *Server) rescue(l *load, out []Output) []Output {
 		out = s.inject(w, out)
 	}
 	if l.rescue == s.view.Number {
-		s.salvaged = s.view.Lost
+		s.salvaged = s.view.Departed
 	}
 	return out
 }
@@ -86,8 +86,8 @@ func (s *Server) rescue(l *load, out []Output) []Output {
 // poll asks what was written past the cache, as the first server of a ring does: that goes
 // round from here as if a client had brought it (M19).
 func (s *Server) poll(out []Output) []Output {
-	n := s.received.Upto(Outside)
-	if s.polling || above(n, s.stable.Upto(Outside)) >= uint64(s.opt.Window) || s.foreign() >= s.opt.WindowBytes { // M16
+	n := s.received.Upto(External)
+	if s.polling || above(n, s.stable.Upto(External)) >= uint64(s.opt.Window) || s.foreign() >= s.opt.WindowBytes { // M16
 		return out
 	}
 	s.polling = true
@@ -95,7 +95,7 @@ func (s *Server) poll(out []Output) []Output {
 }
 
 func (s *Server) polled(in Polled, out []Output) []Output {
-	if in.View != s.view.Number || s.over {
+	if in.View != s.view.Number || s.expelled {
 		return append(out, Event{StaleMessage})
 	}
 	s.polling = false
@@ -113,7 +113,7 @@ func (s *Server) polled(in Polled, out []Output) []Output {
 // foreign is what the log has of writes that came past the cache.
 func (s *Server) foreign() (n int) {
 	for _, w := range s.log {
-		if w.Dot.Origin == Outside {
+		if w.Dot.Incarnation == External {
 			n += w.Weight()
 		}
 	}
@@ -128,7 +128,7 @@ func (s *Server) stranded(out []Output) []Output {
 
 // retire reports lives of which everything has been shown everywhere, as the lap that is back
 // has told every server (V4).
-func (s *Server) retire(m Lap, out []Output) []Output {
+func (s *Server) retire(m StabilityRound, out []Output) []Output {
 	shown := m.Stable
 	if s.opt.Async {
 		shown = m.Durable // A8
@@ -137,7 +137,7 @@ func (s *Server) retire(m Lap, out []Output) []Output {
 		all := s.received.Only(o)
 		if all.Within(shown) {
 			if n := all.Last(); n > 0 && !s.opt.Async {
-				out = append(out, Forget{o, n})
+				out = append(out, Truncate{o, n})
 			}
 			out = append(out, Retire{o})
 		}
@@ -146,20 +146,20 @@ func (s *Server) retire(m Lap, out []Output) []Output {
 }
 
 // first reports whether this is the first server of its ring.
-func (s *Server) first() bool { return s.view.Ring[0] == s.opt.Self }
+func (s *Server) first() bool { return s.view.Ring[0] == s.opt.Incarnation }
 
 // retired reports whether every write of a life has been shown everywhere, and there will
 // be no other (V5).
-func (s *Server) retired(o Origin) bool { return s.view.Retired(o) }
+func (s *Server) retired(o Incarnation) bool { return s.view.Retired(o) }
 
 // Retired reports whether a life is over and everything of it has been shown everywhere.
-func (v *View) Retired(o Origin) bool {
-	return o <= v.Newest && !slices.Contains(v.Ring, o) && !slices.Contains(v.Lost, o)
+func (v *View) Retired(o Incarnation) bool {
+	return o <= v.Newest && !slices.Contains(v.Ring, o) && !slices.Contains(v.Departed, o)
 }
 
 // has and shows are what was received and is visible, retired lives included.
-func (s *Server) has(d Dot) bool   { return s.received.Covers(d) || s.retired(d.Origin) }
-func (s *Server) shows(d Dot) bool { return s.visible.Covers(d) || s.retired(d.Origin) }
+func (s *Server) has(d Dot) bool   { return s.received.Covers(d) || s.retired(d.Incarnation) }
+func (s *Server) shows(d Dot) bool { return s.visible.Covers(d) || s.retired(d.Incarnation) }
 
 // trim leaves out what is retired.
 func (s *Server) trim(f Frontier) Frontier { return f.Without(s.retired) }
@@ -172,7 +172,7 @@ func (s *Server) reached(deps Frontier) bool {
 // asked gives a server that joins behind this one all that it must begin with. It joins in
 // the view that this server is in: what is passed on in that view reaches it (V2).
 func (s *Server) asked(in Asked, out []Output) []Output {
-	if in.View != s.view.Number || s.over {
+	if in.View != s.view.Number || s.expelled {
 		return append(out, Event{StaleMessage})
 	}
 	return append(out, Send{in.From, Snapshot{in.View, s.visible.share(), s.received.share(), s.stable, s.time, slices.Clone(s.log), s.durable, s.elder}})
@@ -187,7 +187,7 @@ func (s *Server) adopt(c *Snapshot) {
 		s.durable = c.Durable
 	}
 	s.stable, s.time, s.log = c.Stable, max(s.time, c.Time), slices.Clone(c.Log)
-	s.floor = Stamp{Time: s.time, Origin: math.MaxUint32}
+	s.floor = Stamp{Time: s.time, Incarnation: math.MaxUint32}
 	for _, w := range s.log {
 		if !s.visible.Covers(w.Dot) {
 			s.hidden[w.Dot] = w

@@ -17,7 +17,9 @@ func (w *Write) Weight() int {
 	return n
 }
 
-func (m *Mut) weight() int { return mutWeight + len(m.Key) + len(m.Value) + dotWeight*len(m.Over) }
+func (m *Mut) weight() int {
+	return mutWeight + len(m.Key) + len(m.Value) + dotWeight*len(m.Supersedes)
+}
 
 // weight is about how many bytes a key takes, its versions included.
 func (k *key) weight() int {
@@ -25,7 +27,7 @@ func (k *key) weight() int {
 	for _, v := range k.older {
 		n += mutWeight + len(v.Value)
 	}
-	for _, set := range [][]*Write{k.Among, k.past, k.needs} {
+	for _, set := range [][]*Write{k.Siblings, k.past, k.needs} {
 		for _, w := range set {
 			n += writeWeight + dotWeight*(len(w.After)+w.Deps.Size())
 			if m := w.to(k.name); m != nil {
@@ -66,5 +68,5 @@ func (s *Server) paid(from, upto uint64) {
 // crowded reports whether a caller is to try later: own writes that are not durable take as much as they may. One alone
 // may be as large as it is.
 func (s *Server) crowded() bool {
-	return above(s.number, s.durable.Upto(s.opt.Self)) >= uint64(s.opt.Window) || s.owed >= s.opt.WindowBytes
+	return above(s.number, s.durable.Upto(s.opt.Incarnation)) >= uint64(s.opt.Window) || s.owed >= s.opt.WindowBytes
 }

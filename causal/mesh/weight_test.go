@@ -10,7 +10,7 @@ import (
 // What readers and writers have in memory is bounded in bytes, whatever the number of keys and of their versions (M16).
 func TestBytes(t *testing.T) {
 	const bound, large = 64 << 10, 10 << 10
-	s := New(Options{Self: 1, View: View{Number: 1, Ring: []Origin{1}, Newest: 1}, Bytes: bound, WindowBytes: bound, Versions: 8})
+	s := New(Options{Incarnation: 1, View: View{Number: 1, Ring: []Incarnation{1}, Newest: 1}, Bytes: bound, WindowBytes: bound, Versions: 8})
 	var c Session
 	op, busy := Op(0), 0
 	for i := range 100 {
@@ -35,7 +35,7 @@ func TestBytes(t *testing.T) {
 	if busy == 0 {
 		t.Error("nobody was told to try later")
 	}
-	s = New(Options{Self: 1, View: View{Number: 1, Ring: []Origin{1}, Newest: 1}, WindowBytes: 100})
+	s = New(Options{Incarnation: 1, View: View{Number: 1, Ring: []Incarnation{1}, Newest: 1}, WindowBytes: 100})
 	c = Session{}
 	if _, is := s.Step(1, c.Put(1, Mut{Key: "k", Value: make([]byte, large)}), nil)[0].(Persist); !is {
 		t.Error("a write that is larger than the bound is refused for ever")
@@ -47,7 +47,7 @@ func TestWeights(t *testing.T) {
 	const more = 10
 	dots := make([]Dot, more)
 	for i := range dots {
-		dots[i] = Dot{Origin: Origin(i + 1), N: 1}
+		dots[i] = Dot{Incarnation: Incarnation(i + 1), N: 1}
 	}
 	fat := make([]byte, more)
 	mut := func() []Mut { return []Mut{{Key: "k"}} }
@@ -61,12 +61,12 @@ func TestWeights(t *testing.T) {
 		"another mutation": {&Write{Muts: append(mut(), mut()...)}, 32},
 		"a key":            {&Write{Muts: []Mut{{Key: "k" + string(fat)}}}, more},
 		"a value":          {&Write{Muts: []Mut{{Key: "k", Value: fat}}}, more},
-		"what it replaces": {&Write{Muts: []Mut{{Key: "k", Over: dots}}}, more * 12},
+		"what it replaces": {&Write{Muts: []Mut{{Key: "k", Supersedes: dots}}}, more * 12},
 	} {
 		if n := c.w.Weight() - least; n < c.more {
 			t.Errorf("%s: a write weighs %d more, not %d", what, n, c.more)
 		}
-		for set, k := range map[string]*key{"among": {name: "k", Item: Item{Among: []*Write{c.w}}}, "past": {name: "k", past: []*Write{c.w}}, "needs": {name: "k", needs: []*Write{c.w}}} {
+		for set, k := range map[string]*key{"among": {name: "k", Item: Item{Siblings: []*Write{c.w}}}, "past": {name: "k", past: []*Write{c.w}}, "needs": {name: "k", needs: []*Write{c.w}}} {
 			plain := (&key{name: "k", past: []*Write{{Muts: mut()}}}).weight()
 			if n := k.weight() - plain; n < c.more && what != "a key" && what != "another mutation" {
 				t.Errorf("%s: a key that has it in %s weighs %d more, not %d", what, set, n, c.more)
@@ -93,7 +93,7 @@ func TestWeights(t *testing.T) {
 
 // As many keys are in memory as may be, and no more.
 func TestKeysInMemory(t *testing.T) {
-	s := New(Options{Self: 1, View: View{Number: 1, Ring: []Origin{1}, Newest: 1}, Keys: 3})
+	s := New(Options{Incarnation: 1, View: View{Number: 1, Ring: []Incarnation{1}, Newest: 1}, Keys: 3})
 	for i := range 10 {
 		out := s.Step(1, Read{Op: Op(i), Key: fmt.Sprint("k", i)}, nil)
 		s.Step(1, Loaded{Call: out[len(out)-1].(Load).Call}, nil)
@@ -103,7 +103,7 @@ func TestKeysInMemory(t *testing.T) {
 		}
 	}
 	one := s.bytes / 3
-	s = New(Options{Self: 1, View: View{Number: 1, Ring: []Origin{1}, Newest: 1}, Bytes: 3 * one})
+	s = New(Options{Incarnation: 1, View: View{Number: 1, Ring: []Incarnation{1}, Newest: 1}, Bytes: 3 * one})
 	for i := range 9 {
 		out := s.Step(1, Read{Op: Op(i), Key: fmt.Sprint("k", i)}, nil)
 		s.Step(1, Loaded{Call: out[len(out)-1].(Load).Call}, nil)

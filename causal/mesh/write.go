@@ -30,9 +30,9 @@ func (s *Server) put(now uint64, in Put, out []Output) []Output {
 	s.number++
 	s.time = max(s.time, in.Time, now) + 1 // M1
 	for i := range in.Muts {
-		in.Muts[i].Beside = s.opt.Concurrent
+		in.Muts[i].Siblings = s.opt.Concurrent
 	}
-	w := &Write{Dot{Origin: s.opt.Self, N: s.number}, Stamp{Time: s.time, Origin: s.opt.Self}, s.trim(in.Deps), after, in.Muts}
+	w := &Write{Dot{Incarnation: s.opt.Incarnation, N: s.number}, Stamp{Time: s.time, Incarnation: s.opt.Incarnation}, s.trim(in.Deps), after, in.Muts}
 	s.owe(w)
 	return s.persist(&put{op: in.Op, write: w, with: s.alone(in.Carried)}, out)
 }
@@ -58,7 +58,7 @@ func (s *Server) persisted(in Persisted, out []Output) []Output {
 	p := s.pending[in.Call]
 	delete(s.pending, in.Call)
 	switch in.Status {
-	case Lost: // M2: it may have been committed, or may still, so its number is taken
+	case StatusUnknown: // M2: it may have been committed, or may still, so its number is taken
 		p.try++
 		return s.persist(p, append(out, Event{Retried}))
 	case Refused: // M2: a gap would stop the stability vector for good
@@ -67,16 +67,16 @@ func (s *Server) persisted(in Persisted, out []Output) []Output {
 		p.write, p.void = &void, true
 		return s.persist(p, append(out, Event{Voided}))
 	case Fenced:
-		s.over = true
-		return s.refuse(p.op, Over, out)
+		s.expelled = true
+		return s.refuse(p.op, Expelled, out)
 	}
-	if s.over { // its session asks elsewhere: the journal has it, and it is recovered from there
-		return s.refuse(p.op, Over, out)
+	if s.expelled { // its session asks elsewhere: the journal has it, and it is recovered from there
+		return s.refuse(p.op, Expelled, out)
 	}
 	if !s.received.Covers(p.write.Dot) { // somebody may have found it in the store and sent it round already
 		s.take(p.write) // M3
 	}
-	out = s.pass(s.opt.Self, p.write, out)
+	out = s.forward(s.opt.Incarnation, p.write, out)
 	if p.void {
 		return s.refuse(p.op, Rejected, out)
 	}

@@ -19,7 +19,7 @@ const (
 // AppendRenew appends the encoding of a Renew.
 func AppendRenew(b []byte, r Renew) []byte {
 	b = appendText(appendText(appendText(append(b, renewEncoding), r.Name), r.Addr), r.Host)
-	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(r.Origin)), r.Seq)
+	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(r.Incarnation)), r.Seq)
 	flags := byte(0)
 	if r.Knows {
 		flags |= 1
@@ -27,27 +27,27 @@ func AppendRenew(b []byte, r Renew) []byte {
 	if r.Leaving {
 		flags |= 2
 	}
-	b = appendLives(append(b, flags), r.Retired)
+	b = appendIncarnations(append(b, flags), r.Retired)
 	b = binary.AppendUvarint(binary.AppendUvarint(b, r.View), r.Sum)
-	return appendLives(binary.AppendUvarint(binary.AppendUvarint(b, uint64(r.Store.Newest)), r.Store.Number), r.Store.Open)
+	return appendIncarnations(binary.AppendUvarint(binary.AppendUvarint(b, uint64(r.Store.Newest)), r.Store.Number), r.Store.Open)
 }
 
 // DecodeRenew decodes a Renew, which must be all of b.
 func DecodeRenew(b []byte) (r Renew, err error) {
 	d := decoder{b: b}
 	d.version(renewEncoding)
-	r = Renew{Name: d.text(), Addr: d.text(), Host: d.text(), Origin: d.life(), Seq: d.num()}
+	r = Renew{Name: d.text(), Addr: d.text(), Host: d.text(), Incarnation: d.incarnation(), Seq: d.num()}
 	flags := d.byte()
-	r.Knows, r.Leaving, r.Retired = flags&1 != 0, flags&2 != 0, d.lives()
+	r.Knows, r.Leaving, r.Retired = flags&1 != 0, flags&2 != 0, d.incarnations()
 	d.bad = d.bad || flags > 3
 	r.View, r.Sum = d.num(), d.num()
-	r.Store = Known{Newest: d.life(), Number: d.num(), Open: d.lives()}
+	r.Store = Known{Newest: d.incarnation(), Number: d.num(), Open: d.incarnations()}
 	return r, d.err()
 }
 
 // AppendGrant appends the encoding of a Grant.
 func AppendGrant(b []byte, g Grant) []byte {
-	b = binary.AppendUvarint(binary.AppendUvarint(append(b, encoding), g.Seq), uint64(g.Origin))
+	b = binary.AppendUvarint(binary.AppendUvarint(append(b, encoding), g.Seq), uint64(g.Incarnation))
 	return AppendView(binary.AppendUvarint(b, uint64(g.Length)), g.View)
 }
 
@@ -55,7 +55,7 @@ func AppendGrant(b []byte, g Grant) []byte {
 func DecodeGrant(b []byte) (g Grant, err error) {
 	d := decoder{b: b}
 	d.version(encoding)
-	g = Grant{Seq: d.num(), Origin: d.life(), Length: lease.Tick(d.num())}
+	g = Grant{Seq: d.num(), Incarnation: d.incarnation(), Length: lease.Tick(d.num())}
 	if d.bad || g.Length < 0 {
 		return Grant{}, ErrFormat
 	}
@@ -68,9 +68,9 @@ func AppendView(b []byte, v View) []byte {
 	b = binary.AppendUvarint(binary.AppendUvarint(append(b, viewEncoding), v.Number), uint64(v.Newest))
 	b = binary.AppendUvarint(b, uint64(len(v.Ring)))
 	for _, m := range v.Ring {
-		b = appendText(appendText(appendText(binary.AppendUvarint(b, uint64(m.Origin)), m.Name), m.Addr), m.Host)
+		b = appendText(appendText(appendText(binary.AppendUvarint(b, uint64(m.Incarnation)), m.Name), m.Addr), m.Host)
 	}
-	return appendText(appendLives(b, v.Lost), string(v.Key))
+	return appendText(appendIncarnations(b, v.Departed), string(v.Key))
 }
 
 // DecodeView decodes a View, which must be all of b.
@@ -82,11 +82,11 @@ func DecodeView(b []byte) (v View, err error) {
 	} else {
 		d.version(encoding)
 	}
-	v = View{Number: d.num(), Newest: d.life()}
+	v = View{Number: d.num(), Newest: d.incarnation()}
 	for range d.count() {
-		v.Ring = append(v.Ring, Place{d.life(), d.text(), d.text(), d.text()})
+		v.Ring = append(v.Ring, Place{d.incarnation(), d.text(), d.text(), d.text()})
 	}
-	v.Lost = d.lives()
+	v.Departed = d.incarnations()
 	if !keyless {
 		if key := d.text(); key != "" {
 			v.Key = []byte(key)
@@ -99,9 +99,9 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-func appendLives(b []byte, lives []uint32) []byte {
-	b = binary.AppendUvarint(b, uint64(len(lives)))
-	for _, o := range lives {
+func appendIncarnations(b []byte, incarnations []uint32) []byte {
+	b = binary.AppendUvarint(b, uint64(len(incarnations)))
+	for _, o := range incarnations {
 		b = binary.AppendUvarint(b, uint64(o))
 	}
 	return b
@@ -142,7 +142,7 @@ func (d *decoder) num() uint64 {
 	return n
 }
 
-func (d *decoder) life() uint32 {
+func (d *decoder) incarnation() uint32 {
 	n := d.num()
 	d.bad = d.bad || n != uint64(uint32(n))
 	return uint32(n)
@@ -165,9 +165,9 @@ func (d *decoder) text() string {
 	return s
 }
 
-func (d *decoder) lives() (out []uint32) {
+func (d *decoder) incarnations() (out []uint32) {
 	for range d.count() {
-		out = append(out, d.life())
+		out = append(out, d.incarnation())
 	}
 	return out
 }

@@ -19,17 +19,17 @@ type MemberOptions struct {
 
 // Member is a server's side. It is not safe for concurrent use.
 type Member struct {
-	opt     MemberOptions
-	seq     uint64
-	sent    map[uint64]lease.Tick // when the last were sent
-	origin  uint32
-	until   lease.Tick // of the lease
-	length  lease.Tick // of the longest lease heard of
-	view    View
-	sum     uint64                // of view
-	lost    map[uint32]lease.Tick // when it was heard that a life is over (K7)
-	retired map[uint32]bool
-	leaving bool
+	opt         MemberOptions
+	seq         uint64
+	sent        map[uint64]lease.Tick // when the last were sent
+	incarnation uint32
+	until       lease.Tick // of the lease
+	length      lease.Tick // of the longest lease heard of
+	view        View
+	sum         uint64                // of view
+	departed    map[uint32]lease.Tick // when it was heard that a life is over (K7)
+	retired     map[uint32]bool
+	leaving     bool
 }
 
 const maxSent = 64 // older ones can have no answer that still counts
@@ -39,7 +39,7 @@ func NewMember(opt MemberOptions) *Member {
 	if opt.Drift <= 0 {
 		opt.Drift = 200
 	}
-	return &Member{opt: opt, sent: map[uint64]lease.Tick{}, lost: map[uint32]lease.Tick{}, retired: map[uint32]bool{}}
+	return &Member{opt: opt, sent: map[uint64]lease.Tick{}, departed: map[uint32]lease.Tick{}, retired: map[uint32]bool{}}
 }
 
 // Beat is what to ask the keeper. knows says that the server has what a member must know.
@@ -47,11 +47,11 @@ func (m *Member) Beat(now lease.Tick, knows bool) Renew {
 	m.seq++
 	m.sent[m.seq] = now
 	delete(m.sent, m.seq-maxSent)
-	r := Renew{Name: m.opt.Name, Addr: m.opt.Addr, Host: m.opt.Host, Origin: m.origin, Seq: m.seq, Knows: knows, Leaving: m.leaving, View: m.view.Number, Sum: m.sum}
-	if m.origin == 0 {
+	r := Renew{Name: m.opt.Name, Addr: m.opt.Addr, Host: m.opt.Host, Incarnation: m.incarnation, Seq: m.seq, Knows: knows, Leaving: m.leaving, View: m.view.Number, Sum: m.sum}
+	if m.incarnation == 0 {
 		r.Store = m.opt.Store
 	}
-	for _, o := range m.view.Lost {
+	for _, o := range m.view.Departed {
 		if m.retired[o] {
 			r.Retired = append(r.Retired, o)
 		}
@@ -65,15 +65,15 @@ func (m *Member) Granted(now lease.Tick, g Grant) (newer bool) {
 	if !ok {
 		return false
 	}
-	if g.Origin != 0 && m.origin == 0 { // else an ask that was late may have been given a place of its own
-		m.origin = g.Origin
+	if g.Incarnation != 0 && m.incarnation == 0 { // else an ask that was late may have been given a place of its own
+		m.incarnation = g.Incarnation
 	}
 	m.length = max(m.length, g.Length)
 	if newer = g.View.Number > m.view.Number; newer {
 		m.view, m.sum = g.View, g.View.Sum()
-		for _, o := range g.View.Lost {
-			if _, known := m.lost[o]; !known {
-				m.lost[o] = now
+		for _, o := range g.View.Departed {
+			if _, known := m.departed[o]; !known {
+				m.departed[o] = now
 			}
 		}
 	}
@@ -84,14 +84,16 @@ func (m *Member) Granted(now lease.Tick, g Grant) (newer bool) {
 }
 
 // Origin is the life's number, 0 if it has none yet.
-func (m *Member) Origin() uint32 { return m.origin }
+func (m *Member) Incarnation() uint32 { return m.incarnation }
 
 // View is the latest view heard of.
 func (m *Member) View() View { return m.view }
 
 // Place is where the life stands in the ring; -1 if it is not in it.
 func (m *Member) Place() int {
-	return slices.IndexFunc(m.view.Ring, func(p Place) bool { return p.Name == m.opt.Name && (m.origin == 0 || m.origin == p.Origin) })
+	return slices.IndexFunc(m.view.Ring, func(p Place) bool {
+		return p.Name == m.opt.Name && (m.incarnation == 0 || m.incarnation == p.Incarnation)
+	})
 }
 
 // Until is when the lease ends: before it the server may serve.
@@ -99,13 +101,13 @@ func (m *Member) Until() lease.Tick { return m.until }
 
 // Ended is when a life that is lost surely answers nobody any more (K7). Not ok means that
 // it is not known to be lost, or how long leases are.
-func (m *Member) Ended(life uint32) (at lease.Tick, ok bool) {
-	heard, ok := m.lost[life]
+func (m *Member) Ended(incarnation uint32) (at lease.Tick, ok bool) {
+	heard, ok := m.departed[incarnation]
 	return heard + lease.Lengthen(m.length, 2*m.opt.Drift), ok && m.length > 0
 }
 
 // Retire remembers to tell the keeper that everything of a life has been everywhere.
-func (m *Member) Retire(life uint32) { m.retired[life] = true }
+func (m *Member) Retire(incarnation uint32) { m.retired[incarnation] = true }
 
 // Leave makes every later Renew ask to be left out.
 func (m *Member) Leave() { m.leaving = true }

@@ -40,7 +40,7 @@ func (s *rows) begins(o uint32, name string) bool {
 type past struct {
 	t    *testing.T
 	r    *rand.Rand
-	k    *Keeper
+	k    *Leader
 	now  lease.Tick
 	term uint64
 	all  []View // that were stored, the last one is the state of the coordinator
@@ -50,7 +50,7 @@ type past struct {
 
 func (p *past) elected(v View) {
 	p.term++
-	p.k = NewKeeper(Options{Length: length})
+	p.k = NewLeader(Options{Length: length})
 	p.k.Elected(p.now, p.term, 1<<62, 0, v)
 }
 
@@ -80,8 +80,8 @@ func (p *past) ask(m *Member, knows bool) bool {
 func (p *past) join(m *Member) bool {
 	for range 10 {
 		p.ask(m, false)
-		if m.Origin() != 0 {
-			return m.Place() >= 0 && p.rows.begins(m.Origin(), m.opt.Name)
+		if m.Incarnation() != 0 {
+			return m.Place() >= 0 && p.rows.begins(m.Incarnation(), m.opt.Name)
 		}
 	}
 	p.t.Fatalf("%s has no number after ten asks: %+v", m.opt.Name, p.k.View())
@@ -105,8 +105,8 @@ func TestStateIsLost(t *testing.T) {
 	p.rows.fenced[1] = true
 	p.elected(View{})
 	c := p.member()
-	if !p.join(c) || c.Origin() != 3 || !slices.Equal(c.View().Lost, []uint32{2}) {
-		t.Fatalf("it is %d in %+v", c.Origin(), c.View())
+	if !p.join(c) || c.Incarnation() != 3 || !slices.Equal(c.View().Departed, []uint32{2}) {
+		t.Fatalf("it is %d in %+v", c.Incarnation(), c.View())
 	}
 }
 
@@ -135,14 +135,14 @@ func TestStateIsRestoredUnderMembers(t *testing.T) {
 	}
 	for _, m := range []*Member{a, b, c} {
 		if p.ask(m, true); m.Place() >= 0 {
-			t.Errorf("%d does not hear that it is left out: %+v", m.Origin(), m.View())
+			t.Errorf("%d does not hear that it is left out: %+v", m.Incarnation(), m.View())
 		}
 	}
 	if v := p.k.View(); v.Newest < 3 || len(v.Ring) > 0 {
 		t.Errorf("a number may be given again: %+v", v)
 	}
-	if p.join(d); d.Origin() != 4 {
-		t.Errorf("the next life is %d", d.Origin())
+	if p.join(d); d.Incarnation() != 4 {
+		t.Errorf("the next life is %d", d.Incarnation())
 	}
 }
 
@@ -235,7 +235,7 @@ func TestStatesAreRestored(t *testing.T) {
 				p.ask(m, true)
 			}
 			p.saved(p.k.Gone(p.now, "h"))
-			if last.Place() < 0 && last.Origin() != 0 {
+			if last.Place() < 0 && last.Incarnation() != 0 {
 				last = p.member()
 			}
 		}
@@ -245,8 +245,8 @@ func TestStatesAreRestored(t *testing.T) {
 		}
 		v := first.View()
 		for o, name := range p.rows.names {
-			in := slices.ContainsFunc(v.Ring, func(m Place) bool { return m.Origin == o })
-			if !in && !slices.Contains(v.Lost, o) {
+			in := slices.ContainsFunc(v.Ring, func(m Place) bool { return m.Incarnation == o })
+			if !in && !slices.Contains(v.Departed, o) {
 				t.Fatalf("seed %d: the store has something of life %d (%s), and %+v knows nothing of it", seed, o, name, v)
 			}
 		}

@@ -11,19 +11,19 @@ import (
 )
 
 // desk is a keeper that leads, and a coordinator that stores at once.
-type desk struct {
-	*Keeper
+type leading struct {
+	*Leader
 	t *testing.T
 }
 
-func (d desk) save(saves []Save) {
+func (d leading) save(saves []Save) {
 	for len(saves) > 0 {
 		d.Check()
 		saves = d.Saved(saves[0].Term, saves[0].View.Number, true)
 	}
 }
 
-func (d desk) ask(now lease.Tick, in Renew) Grant {
+func (d leading) ask(now lease.Tick, in Renew) Grant {
 	d.t.Helper()
 	g, saves, ok := d.Renewed(now, in)
 	if !ok {
@@ -34,26 +34,26 @@ func (d desk) ask(now lease.Tick, in Renew) Grant {
 }
 
 // lead begins with three members that know everything, of whom the keeper has not heard.
-func lead(t *testing.T, opt Options, slack lease.Tick) (desk, View) {
-	v := View{Number: 7, Newest: 4, Lost: []uint32{1}, Key: []byte("key")}
+func lead(t *testing.T, opt Options, slack lease.Tick) (leading, View) {
+	v := View{Number: 7, Newest: 4, Departed: []uint32{1}, Key: []byte("key")}
 	for _, o := range []uint32{2, 3, 4} {
 		v.Ring = append(v.Ring, Place{o, string(rune('a' + o)), "addr", "host" + string(rune('0'+o))})
 	}
-	d := desk{NewKeeper(opt), t}
+	d := leading{NewLeader(opt), t}
 	d.Elected(1000, 1, 1<<40, slack, v)
 	return d, v
 }
 
-func (d desk) ring() (out []uint32) {
+func (d leading) ring() (out []uint32) {
 	for _, m := range d.View().Ring {
-		out = append(out, m.Origin)
+		out = append(out, m.Incarnation)
 	}
 	return out
 }
 
 func of(v View, i int) Renew {
 	m := v.Ring[i]
-	return Renew{Name: m.Name, Addr: m.Addr, Host: m.Host, Origin: m.Origin, Seq: 1, Knows: true, View: v.Number, Sum: v.Sum()}
+	return Renew{Name: m.Name, Addr: m.Addr, Host: m.Host, Incarnation: m.Incarnation, Seq: 1, Knows: true, View: v.Number, Sum: v.Sum()}
 }
 
 // Who is silent is left out when it has been silent for so long, and not before the keeper has led for so long.
@@ -66,8 +66,8 @@ func TestSilence(t *testing.T) {
 		if d.save(d.Beat(c.since - 1)); len(d.ring()) != 3 {
 			t.Errorf("%+v: somebody is left out early: %v", c, d.ring())
 		}
-		if d.save(d.Beat(c.since)); !slices.Equal(d.ring(), []uint32{3}) || !slices.Equal(d.View().Lost, []uint32{1, 2, 4}) {
-			t.Errorf("%+v: %v stay, and %v are lost", c, d.ring(), d.View().Lost)
+		if d.save(d.Beat(c.since)); !slices.Equal(d.ring(), []uint32{3}) || !slices.Equal(d.View().Departed, []uint32{1, 2, 4}) {
+			t.Errorf("%+v: %v stay, and %v are lost", c, d.ring(), d.View().Departed)
 		}
 		silence := c.silence
 		if silence == 0 {
@@ -134,11 +134,11 @@ func TestWhoKnowsMore(t *testing.T) {
 		"an older view":        {func(r *Renew, _ View) { r.View, r.Sum = 6, 99 }, 4, 7},
 		"another view":         {func(r *Renew, _ View) { r.Sum++ }, 4, 9},
 		"a later view":         {func(r *Renew, _ View) { r.View = 12 }, 4, 13},
-		"a later life":         {func(r *Renew, _ View) { r.Origin = 9 }, 9, 9},
+		"a later life":         {func(r *Renew, _ View) { r.Incarnation = 9 }, 9, 9},
 		"a life in the store":  {func(r *Renew, _ View) { r.Store.Newest = 8 }, 8, 9},
 		"a claim in the store": {func(r *Renew, _ View) { r.Store.Number = 20 }, 4, 21},
 		"what cannot be":       {func(r *Renew, _ View) { r.View = math.MaxUint64 / 2 }, 4, 7},
-		"who cannot be":        {func(r *Renew, _ View) { r.Origin = math.MaxUint32 }, 4, 7},
+		"who cannot be":        {func(r *Renew, _ View) { r.Incarnation = math.MaxUint32 }, 4, 7},
 		"nor in the store":     {func(r *Renew, _ View) { r.Store.Newest = math.MaxUint32 }, 4, 7},
 		"nor a claim":          {func(r *Renew, _ View) { r.Store.Number = math.MaxUint64 / 2 }, 4, 7},
 	} {
@@ -159,7 +159,7 @@ func TestWhoKnowsMore(t *testing.T) {
 				t.Errorf("%s: begun anew again: %+v", what, got)
 			}
 			d.ask(1002, Renew{Name: "new", Seq: 1})
-			if got := d.View(); len(got.Ring) != 1 || got.Ring[0].Origin != c.newest+1 || !slices.Equal(got.Lost, []uint32{1, 2, 3, 4}) {
+			if got := d.View(); len(got.Ring) != 1 || got.Ring[0].Incarnation != c.newest+1 || !slices.Equal(got.Departed, []uint32{1, 2, 3, 4}) {
 				t.Errorf("%s: then %+v", what, got)
 			}
 		}
@@ -184,32 +184,32 @@ func TestBegunAnewOnce(t *testing.T) {
 
 // Who begins a ring brings what the store has open: it is lost, and nothing else that the store says.
 func TestWhatTheStoreHasOpen(t *testing.T) {
-	d := desk{NewKeeper(Options{Length: 100, Key: []byte("key")}), t}
-	d.Elected(1000, 1, 1<<40, 0, View{Number: 3, Newest: 9, Lost: []uint32{8, 2}})
+	d := leading{NewLeader(Options{Length: 100, Key: []byte("key")}), t}
+	d.Elected(1000, 1, 1<<40, 0, View{Number: 3, Newest: 9, Departed: []uint32{8, 2}})
 	if k := d.view; k.Number != 4 || string(k.Key) != "key" {
 		t.Errorf("a ring without a key is %+v", k)
 	}
 	d.ask(1000, Renew{Name: "a", Store: Known{Newest: 9, Open: []uint32{0, 2, 5, 5, 9, 10, 11}}})
-	if got := d.View(); !slices.Equal(got.Lost, []uint32{2, 5, 8, 9}) || got.Newest != 10 {
+	if got := d.View(); !slices.Equal(got.Departed, []uint32{2, 5, 8, 9}) || got.Newest != 10 {
 		t.Errorf("%+v", got)
 	}
 	d.ask(1001, Renew{Name: "b", Store: Known{Open: []uint32{7}}})
-	if got := d.View(); !slices.Equal(got.Lost, []uint32{2, 5, 8, 9}) || !slices.Equal(d.ring(), []uint32{10, 11}) {
+	if got := d.View(); !slices.Equal(got.Departed, []uint32{2, 5, 8, 9}) || !slices.Equal(d.ring(), []uint32{10, 11}) {
 		t.Errorf("%+v", got)
 	}
 	number := d.View().Number
 	in := of(d.View(), 0)
 	in.Retired = []uint32{5, 77, 9}
 	d.ask(1002, in)
-	if got := d.View(); !slices.Equal(got.Lost, []uint32{2, 8}) || got.Number != number+2 {
+	if got := d.View(); !slices.Equal(got.Departed, []uint32{2, 8}) || got.Number != number+2 {
 		t.Errorf("%+v", got)
 	}
-	d = desk{NewKeeper(Options{Length: 100, Key: []byte("key")}), t}
+	d = leading{NewLeader(Options{Length: 100, Key: []byte("key")}), t}
 	d.Elected(1000, 1, 1<<40, 0, View{})
 	if d.view.Number != 0 || string(d.view.Key) != "key" {
 		t.Errorf("the first ring is %+v", d.view)
 	}
-	d.view.Newest, d.stored.Newest = newestLife, newestLife
+	d.view.Newest, d.stored.Newest = maxIncarnation, maxIncarnation
 	if d.ask(1000, Renew{Name: "a"}); len(d.ring()) > 0 {
 		t.Errorf("a number is given that is none: %v", d.ring())
 	}
@@ -264,7 +264,7 @@ func TestOneSaveAtATime(t *testing.T) {
 
 // Who has not heard of its place yet says nothing new of what it knows; who knew stays one who knows.
 func TestWhoHasNotHeardOfItsPlace(t *testing.T) {
-	d := desk{NewKeeper(Options{Length: 100}), t}
+	d := leading{NewLeader(Options{Length: 100}), t}
 	d.Elected(1000, 1, 1<<40, 0, View{})
 	d.ask(1000, Renew{Name: "a"}) // alone, it knows
 	d.ask(1000, Renew{Name: "a"})
@@ -284,28 +284,28 @@ func TestWhoHasNotHeardOfItsPlace(t *testing.T) {
 // was first heard of that.
 func TestMember(t *testing.T) {
 	const length = lease.Tick(5e6)
-	v := View{Number: 3, Newest: 5, Ring: []Place{{4, "me", "", ""}, {5, "other", "", ""}}, Lost: []uint32{1, 2}}
+	v := View{Number: 3, Newest: 5, Ring: []Place{{4, "me", "", ""}, {5, "other", "", ""}}, Departed: []uint32{1, 2}}
 	for drift, by := range map[int64]int64{0: 200, -1: 200, 7: 7} {
 		m := NewMember(MemberOptions{Name: "me", Drift: drift, Store: Known{Newest: 3}})
 		first := m.Beat(100, false)
 		if _, ok := m.Ended(1); ok || first.Store.Newest != 3 || first.Seq != 1 {
 			t.Errorf("it begins with %+v", first)
 		}
-		if !m.Granted(150, Grant{Seq: 1, Origin: 4, Length: length, View: v}) || m.Origin() != 4 || m.Place() != 0 {
-			t.Fatalf("%d at %d", m.Origin(), m.Place())
+		if !m.Granted(150, Grant{Seq: 1, Incarnation: 4, Length: length, View: v}) || m.Incarnation() != 4 || m.Place() != 0 {
+			t.Fatalf("%d at %d", m.Incarnation(), m.Place())
 		}
 		if want := 100 + lease.Shorten(length, by); m.Until() != want {
 			t.Errorf("drift %d: its lease ends at %d, not %d", drift, m.Until(), want)
 		}
 		later := v
-		later.Number, later.Lost = 4, []uint32{1, 2, 5}
+		later.Number, later.Departed = 4, []uint32{1, 2, 5}
 		m.Beat(200, true)
-		if m.Granted(300, Grant{Seq: 2, Origin: 9, Length: length / 2, View: later}); m.Origin() != 4 {
-			t.Errorf("it takes another's number: %d", m.Origin())
+		if m.Granted(300, Grant{Seq: 2, Incarnation: 9, Length: length / 2, View: later}); m.Incarnation() != 4 {
+			t.Errorf("it takes another's number: %d", m.Incarnation())
 		}
-		for life, heard := range map[uint32]lease.Tick{1: 150, 5: 300} {
-			if at, ok := m.Ended(life); !ok || at != heard+lease.Lengthen(length, 2*by) {
-				t.Errorf("drift %d: life %d is over at %d", drift, life, at)
+		for incarnation, heard := range map[uint32]lease.Tick{1: 150, 5: 300} {
+			if at, ok := m.Ended(incarnation); !ok || at != heard+lease.Lengthen(length, 2*by) {
+				t.Errorf("drift %d: life %d is over at %d", drift, incarnation, at)
 			}
 		}
 		if _, ok := m.Ended(4); ok {
@@ -314,7 +314,7 @@ func TestMember(t *testing.T) {
 		m.Retire(2)
 		m.Retire(77)
 		r := m.Beat(400, true)
-		if !slices.Equal(r.Retired, []uint32{2}) || r.Store.Newest != 0 || r.Origin != 4 || r.View != 4 || r.Sum != later.Sum() || !r.Knows {
+		if !slices.Equal(r.Retired, []uint32{2}) || r.Store.Newest != 0 || r.Incarnation != 4 || r.View != 4 || r.Sum != later.Sum() || !r.Knows {
 			t.Errorf("it says %+v", r)
 		}
 		until := m.Until()
@@ -323,7 +323,7 @@ func TestMember(t *testing.T) {
 		}
 		gone := View{Number: 5, Ring: []Place{{9, "me", "", ""}}}
 		m.Beat(600, true)
-		if m.Granted(700, Grant{Seq: 4, Origin: 9, Length: 10 * length, View: gone}); m.Place() != -1 || m.Until() != until {
+		if m.Granted(700, Grant{Seq: 4, Incarnation: 9, Length: 10 * length, View: gone}); m.Place() != -1 || m.Until() != until {
 			t.Error("another's place counts")
 		}
 	}
@@ -337,12 +337,12 @@ func TestLateAnswers(t *testing.T) {
 		for range late + 1 {
 			m.Beat(100, false)
 		}
-		if got := m.Granted(200, Grant{Seq: 1, Origin: 1, Length: 1e6, View: v}); got != taken || len(m.sent) > maxSent {
+		if got := m.Granted(200, Grant{Seq: 1, Incarnation: 1, Length: 1e6, View: v}); got != taken || len(m.sent) > maxSent {
 			t.Errorf("an answer with %d others behind it: %v", late, got)
 		}
 	}
 	m := NewMember(MemberOptions{Name: "me"})
-	others := View{Number: 1, Newest: 1, Ring: []Place{{1, "other", "", ""}}, Lost: []uint32{9}}
+	others := View{Number: 1, Newest: 1, Ring: []Place{{1, "other", "", ""}}, Departed: []uint32{9}}
 	m.Beat(1, false)
 	if m.Granted(1, Grant{Seq: 1, View: others}); m.Place() != -1 {
 		t.Errorf("another's place is %d", m.Place())
@@ -363,8 +363,8 @@ func TestLateAnswers(t *testing.T) {
 
 // What was damaged on its way is refused, or says something that can be said.
 func TestDamage(t *testing.T) {
-	renew := Renew{Name: "n", Addr: "a", Host: "h", Origin: 3, Seq: 4, Knows: true, Leaving: true, Retired: []uint32{1}, View: 9, Sum: 8, Store: Known{Newest: 3, Open: []uint32{2, 3}, Number: 300}}
-	grant := Grant{Seq: 1, Origin: 2, Length: 3, View: View{Number: 4, Newest: 2, Ring: []Place{{2, "n", "a", "h"}}, Lost: []uint32{1}, Key: []byte("key")}}
+	renew := Renew{Name: "n", Addr: "a", Host: "h", Incarnation: 3, Seq: 4, Knows: true, Leaving: true, Retired: []uint32{1}, View: 9, Sum: 8, Store: Known{Newest: 3, Open: []uint32{2, 3}, Number: 300}}
+	grant := Grant{Seq: 1, Incarnation: 2, Length: 3, View: View{Number: 4, Newest: 2, Ring: []Place{{2, "n", "a", "h"}}, Departed: []uint32{1}, Key: []byte("key")}}
 	check := func(b []byte, decode func(b []byte) (any, error), again func(is any) []byte) {
 		is, err := decode(b)
 		if err != nil {

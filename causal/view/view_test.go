@@ -11,7 +11,7 @@ import (
 )
 
 // life is a server in the test's world, with a clock of its own.
-type life struct {
+type testMember struct {
 	m      *Member
 	name   string
 	rate   int64 // its clock runs fast by so many millionths
@@ -22,23 +22,23 @@ type life struct {
 	served bool
 }
 
-func (l *life) now(t lease.Tick) lease.Tick { return t + t/1e6*lease.Tick(l.rate) }
+func (l *testMember) now(t lease.Tick) lease.Tick { return t + t/1e6*lease.Tick(l.rate) }
 
 // world lets keepers follow one another, loses, delays and repeats messages, and ends
 // lives; it knows what must hold.
 type world struct {
-	t       *testing.T
-	seed    int
-	r       *rand.Rand
-	now     lease.Tick
-	keepers [2]*Keeper
-	term    uint64
-	terms   map[int]uint64 // of each keeper
-	stored  View           // by the coordinator
-	views   map[uint64]View
-	lives   []*life
-	left    map[uint32]lease.Tick // when a view without it was first decided
-	mail    []func()
+	t            *testing.T
+	seed         int
+	r            *rand.Rand
+	now          lease.Tick
+	leaders      [2]*Leader
+	term         uint64
+	terms        map[int]uint64 // of each keeper
+	stored       View           // by the coordinator
+	views        map[uint64]View
+	incarnations []*testMember
+	left         map[uint32]lease.Tick // when a view without it was first decided
+	mail         []func()
 }
 
 const (
@@ -63,7 +63,7 @@ func (w *world) save(i int, saves []Save) {
 			if ok {
 				w.decided(s.View)
 			}
-			w.save(i, w.keepers[i].Saved(s.Term, s.View.Number, ok))
+			w.save(i, w.leaders[i].Saved(s.Term, s.View.Number, ok))
 		})
 	}
 }
@@ -79,22 +79,22 @@ func (w *world) decided(v View) {
 		w.t.Fatalf("the key was %x and is %x", w.stored.Key, v.Key)
 	}
 	for _, m := range w.stored.Ring {
-		if !slices.ContainsFunc(v.Ring, func(o Place) bool { return o.Origin == m.Origin }) {
-			if !slices.Contains(v.Lost, m.Origin) {
-				w.t.Fatalf("life %d was left out and is not lost: %+v", m.Origin, v)
+		if !slices.ContainsFunc(v.Ring, func(o Place) bool { return o.Incarnation == m.Incarnation }) {
+			if !slices.Contains(v.Departed, m.Incarnation) {
+				w.t.Fatalf("life %d was left out and is not lost: %+v", m.Incarnation, v)
 			}
-			w.left[m.Origin] = w.now
+			w.left[m.Incarnation] = w.now
 		}
 	}
 	for _, m := range v.Ring {
-		if _, gone := w.left[m.Origin]; gone {
-			w.t.Fatalf("life %d is back: %+v", m.Origin, v)
+		if _, gone := w.left[m.Incarnation]; gone {
+			w.t.Fatalf("life %d is back: %+v", m.Incarnation, v)
 		}
 	}
 	w.stored, w.views[v.Number] = v, v
 }
 
-func (w *world) beat(l *life) {
+func (w *world) beat(l *testMember) {
 	renew := l.m.Beat(l.now(w.now), l.knows)
 	b := AppendRenew(nil, renew)
 	w.post(func() {
@@ -103,8 +103,8 @@ func (w *world) beat(l *life) {
 			w.t.Fatalf("%+v came as %+v, %v", renew, in, err)
 		}
 		i := w.r.IntN(2)
-		g, saves, ok := w.keepers[i].Renewed(w.now, in)
-		w.keepers[i].Check()
+		g, saves, ok := w.leaders[i].Renewed(w.now, in)
+		w.leaders[i].Check()
 		w.save(i, saves)
 		if !ok {
 			return
@@ -127,7 +127,7 @@ func (w *world) beat(l *life) {
 
 // check is what must hold at every instant.
 func (w *world) check() {
-	for _, l := range w.lives {
+	for _, l := range w.incarnations {
 		v := l.m.View()
 		if v.Number < l.heard {
 			w.t.Fatalf("%s heard of view %d after %d", l.name, v.Number, l.heard)
@@ -137,12 +137,12 @@ func (w *world) check() {
 		}
 		serves := !l.dead && l.now(w.now) < l.m.Until()
 		l.served = l.served || serves
-		if !serves || l.m.Origin() == 0 {
+		if !serves || l.m.Incarnation() == 0 {
 			continue
 		}
-		for _, o := range w.lives { // K7: nobody recovers what yet serves
-			if at, lost := o.m.Ended(l.m.Origin()); lost && o.now(w.now) >= at {
-				w.t.Fatalf("seed %d: %s recovers life %d, which serves until %d", w.seed, o.name, l.m.Origin(), l.m.Until())
+		for _, o := range w.incarnations { // K7: nobody recovers what yet serves
+			if at, lost := o.m.Ended(l.m.Incarnation()); lost && o.now(w.now) >= at {
+				w.t.Fatalf("seed %d: %s recovers life %d, which serves until %d", w.seed, o.name, l.m.Incarnation(), l.m.Until())
 			}
 		}
 	}
@@ -156,8 +156,8 @@ func TestViews(t *testing.T) {
 	views, served, turns := 0, 0, 0
 	for seed := range seeds {
 		w := &world{t: t, seed: seed, r: rand.New(rand.NewPCG(uint64(seed), 1)), terms: map[int]uint64{}, views: map[uint64]View{}, left: map[uint32]lease.Tick{}, now: 1e9}
-		for i := range w.keepers {
-			w.keepers[i] = NewKeeper(Options{Length: length, Silence: length, Key: []byte{1, byte(i)}})
+		for i := range w.leaders {
+			w.leaders[i] = NewLeader(Options{Length: length, Silence: length, Key: []byte{1, byte(i)}})
 		}
 		leader, until := 0, lease.Tick(0)
 		for range 1500 {
@@ -166,7 +166,7 @@ func TestViews(t *testing.T) {
 				leader, until = w.r.IntN(2), w.now+lease.Tick(w.r.IntN(4e9))
 				w.term++
 				turns++
-				w.keepers[leader].Elected(w.now, w.term, until, slack, w.stored)
+				w.leaders[leader].Elected(w.now, w.term, until, slack, w.stored)
 			}
 			for i := range w.r.IntN(1 + len(w.mail)) {
 				_ = i
@@ -175,21 +175,21 @@ func TestViews(t *testing.T) {
 				w.mail = slices.Delete(w.mail, at, at+1)
 				f()
 			}
-			for i, k := range w.keepers {
+			for i, k := range w.leaders {
 				w.save(i, k.Beat(w.now))
 				k.Check()
 			}
 			if living := w.living(); len(living) < 5 && w.r.IntN(60) == 0 {
-				n := len(w.lives)
-				w.lives = append(w.lives, &life{name: fmt.Sprint("s", n), rate: int64(w.r.IntN(400) - 200), m: NewMember(MemberOptions{Name: fmt.Sprint("s", n), Addr: "a", Host: "h"})})
+				n := len(w.incarnations)
+				w.incarnations = append(w.incarnations, &testMember{name: fmt.Sprint("s", n), rate: int64(w.r.IntN(400) - 200), m: NewMember(MemberOptions{Name: fmt.Sprint("s", n), Addr: "a", Host: "h"})})
 			} else if len(living) > 0 && w.r.IntN(150) == 0 {
-				w.lives[living[w.r.IntN(len(living))]].dead = true
+				w.incarnations[living[w.r.IntN(len(living))]].dead = true
 			} else if len(living) > 0 && w.r.IntN(100) == 0 {
-				w.lives[living[w.r.IntN(len(living))]].m.Leave()
+				w.incarnations[living[w.r.IntN(len(living))]].m.Leave()
 			}
 			for _, i := range w.living() {
-				l := w.lives[i]
-				for _, o := range l.m.View().Lost {
+				l := w.incarnations[i]
+				for _, o := range l.m.View().Departed {
 					if at, ok := l.m.Ended(o); ok && l.now(w.now) >= at && w.r.IntN(10) == 0 {
 						l.m.Retire(o)
 					}
@@ -201,7 +201,7 @@ func TestViews(t *testing.T) {
 			w.check()
 		}
 		views += len(w.views)
-		for _, l := range w.lives {
+		for _, l := range w.incarnations {
 			if l.served {
 				served++
 			}
@@ -214,7 +214,7 @@ func TestViews(t *testing.T) {
 }
 
 func (w *world) living() (out []int) {
-	for i, l := range w.lives {
+	for i, l := range w.incarnations {
 		if !l.dead {
 			out = append(out, i)
 		}
@@ -224,14 +224,14 @@ func (w *world) living() (out []int) {
 
 // A state that an older freshet has stored has no key: it is read, and has one before anybody is told of one (K9).
 func TestStateWithoutAKey(t *testing.T) {
-	old := View{Number: 4, Newest: 2, Ring: []Place{{2, "b", "a", "h"}}, Lost: []uint32{1}}
+	old := View{Number: 4, Newest: 2, Ring: []Place{{2, "b", "a", "h"}}, Departed: []uint32{1}}
 	b := AppendView(nil, old)
 	b[0] = encoding
 	v, err := DecodeView(b[:len(b)-1])
 	if err != nil || !reflect.DeepEqual(v, old) {
 		t.Fatalf("%+v, %v", v, err)
 	}
-	k := NewKeeper(Options{Length: length, Key: []byte("key")})
+	k := NewLeader(Options{Length: length, Key: []byte("key")})
 	k.Elected(0, 1, 1<<40, 0, v)
 	m := NewMember(MemberOptions{Name: "c", Host: "h"})
 	g, saves, _ := k.Renewed(1, m.Beat(1, false))
@@ -245,8 +245,8 @@ func TestStateWithoutAKey(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	f.Add(AppendRenew(nil, Renew{Name: "n", Addr: "a", Host: "h", Origin: 3, Seq: 4, Knows: true, Retired: []uint32{1}}))
-	f.Add(AppendGrant(nil, Grant{Seq: 1, Origin: 2, Length: 3, View: View{Number: 4, Newest: 2, Ring: []Place{{2, "n", "a", "h"}}, Lost: []uint32{1}, Key: []byte("key")}}))
+	f.Add(AppendRenew(nil, Renew{Name: "n", Addr: "a", Host: "h", Incarnation: 3, Seq: 4, Knows: true, Retired: []uint32{1}}))
+	f.Add(AppendGrant(nil, Grant{Seq: 1, Incarnation: 2, Length: 3, View: View{Number: 4, Newest: 2, Ring: []Place{{2, "n", "a", "h"}}, Departed: []uint32{1}, Key: []byte("key")}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if r, err := DecodeRenew(b); err == nil {
 			if again, err := DecodeRenew(AppendRenew(nil, r)); err != nil || !reflect.DeepEqual(r, again) {
@@ -264,7 +264,7 @@ func FuzzDecode(f *testing.F) {
 // A life that was left out and whose first ask is heard again then has a place that it does not
 // know of: it hears that it is left out, and nobody counts what it says for that place.
 func TestAPlaceOfALateAsk(t *testing.T) {
-	k := NewKeeper(Options{Length: 100})
+	k := NewLeader(Options{Length: 100})
 	k.Elected(0, 1, 1<<40, 0, View{})
 	save := func(saves []Save) {
 		for len(saves) > 0 {
@@ -280,14 +280,14 @@ func TestAPlaceOfALateAsk(t *testing.T) {
 	a, b := NewMember(MemberOptions{Name: "a", Host: "a"}), NewMember(MemberOptions{Name: "b", Host: "b"})
 	ask(a, 1)
 	first, _ := ask(b, 1)
-	if ask(b, 2); b.Origin() != 2 || b.Place() != 1 {
-		t.Fatalf("b is %d at %d", b.Origin(), b.Place())
+	if ask(b, 2); b.Incarnation() != 2 || b.Place() != 1 {
+		t.Fatalf("b is %d at %d", b.Incarnation(), b.Place())
 	}
 	save(k.Gone(3, "b"))
 	_, saves, _ := k.Renewed(4, first)
 	save(saves)
-	if ask(b, 5); b.Place() >= 0 || b.Origin() != 2 {
-		t.Errorf("b is %d at %d of %+v", b.Origin(), b.Place(), b.View())
+	if ask(b, 5); b.Place() >= 0 || b.Incarnation() != 2 {
+		t.Errorf("b is %d at %d of %+v", b.Incarnation(), b.Place(), b.View())
 	}
 	if h := k.seen[3]; h.at == 5 {
 		t.Errorf("what 2 says counts for 3: %+v", h)
@@ -297,7 +297,7 @@ func TestAPlaceOfALateAsk(t *testing.T) {
 // Who knew the ring's writes leaves while a keeper has just begun to lead, which must take it
 // that the other one knows as well. When it hears that it does not, the ring ends (K5).
 func TestARingThatNobodyKnows(t *testing.T) {
-	k := NewKeeper(Options{Length: 100})
+	k := NewLeader(Options{Length: 100})
 	save := func(saves []Save) {
 		for len(saves) > 0 {
 			saves = k.Saved(saves[0].Term, saves[0].View.Number, true)
@@ -314,11 +314,11 @@ func TestARingThatNobodyKnows(t *testing.T) {
 	ask(a, 2, false)
 	ask(a, 3, true)
 	ask(b, 3, false)
-	if ask(b, 4, false); b.Place() != 1 || a.Origin() != 1 {
+	if ask(b, 4, false); b.Place() != 1 || a.Incarnation() != 1 {
 		t.Fatalf("b is at %d of %+v", b.Place(), b.View())
 	}
 	last := k.View()
-	k = NewKeeper(Options{Length: 100})
+	k = NewLeader(Options{Length: 100})
 	k.Elected(5, 2, 1<<40, 0, last)
 	save(k.Gone(6, "a"))
 	if n := len(k.View().Ring); n != 1 {
@@ -327,7 +327,7 @@ func TestARingThatNobodyKnows(t *testing.T) {
 	if ask(b, 7, false); len(k.View().Ring) > 0 {
 		t.Errorf("nobody knows, and %+v goes on", k.View())
 	}
-	if ask(b, 8, false); b.Place() >= 0 || b.Origin() == 0 {
+	if ask(b, 8, false); b.Place() >= 0 || b.Incarnation() == 0 {
 		t.Errorf("b does not hear that it is left out: %+v", b.View())
 	}
 }

@@ -29,16 +29,16 @@ func damages(b []byte) (out [][]byte) {
 }
 
 // besideWrite is a write of a space that keeps concurrent ones.
-func besideWrite() *Write {
-	return &Write{Dot: Dot{Origin: 1, N: 3}, Stamp: Stamp{Time: 7, Origin: 1}, Muts: []Mut{{Key: "k", Value: []byte("v"), Beside: true, Over: []Dot{{Origin: 2, N: 1}}}, {Key: "l", Delete: true, Beside: true}}}
+func siblingWrite() *Write {
+	return &Write{Dot: Dot{Incarnation: 1, N: 3}, Stamp: Stamp{Time: 7, Incarnation: 1}, Muts: []Mut{{Key: "k", Value: []byte("v"), Siblings: true, Supersedes: []Dot{{Incarnation: 2, N: 1}}}, {Key: "l", Delete: true, Siblings: true}}}
 }
 
 // Whatever becomes of an encoding on its way, it is refused, or is the encoding of something else: one thing has one
 // encoding.
 func TestDamage(t *testing.T) {
-	s := &Session{Deps: someWrites()[2].Deps, Time: 1 << 50, Bare: []Dot{{Origin: 4, N: 9}}}
+	s := &Session{Deps: someWrites()[2].Deps, Time: 1 << 50, Bare: []Dot{{Incarnation: 4, N: 9}}}
 	s.Carried = []*Write{someWrites()[1], someWrites()[3]}
-	beside := besideWrite()
+	beside := siblingWrite()
 	for what, c := range map[string]struct {
 		b     []byte
 		again func(b []byte) ([]byte, error)
@@ -59,7 +59,7 @@ func TestDamage(t *testing.T) {
 		}},
 		"a write": {AppendWrite(nil, beside), func(b []byte) ([]byte, error) {
 			w, err := DecodeWrite(b)
-			if err != nil || w.Dot.Origin == Outside {
+			if err != nil || w.Dot.Incarnation == External {
 				return b, err
 			}
 			return AppendWrite(nil, w), nil
@@ -92,7 +92,7 @@ func TestDamage(t *testing.T) {
 
 // The same of sets, and of what servers say to each other.
 func TestDamagedMessages(t *testing.T) {
-	beside := besideWrite()
+	beside := siblingWrite()
 	deps := someWrites()[2].Deps
 	if f, err := DecodeSet(AppendSet(nil, deps)); err != nil || !f.Equal(deps) {
 		t.Errorf("%v came as %v, %v", deps, f, err)
@@ -100,13 +100,13 @@ func TestDamagedMessages(t *testing.T) {
 	if f, err := DecodeSet(nil); err != nil || f.Size() > 0 {
 		t.Errorf("nothing is %v, %v", f, err)
 	}
-	for _, b := range [][]byte{{wireVersion, 99}, {wireVersion, 0}, append([]byte{wireVersion + 1}, new(Stream).Append(nil, Greeting{})[1:]...)} {
+	for _, b := range [][]byte{{wireVersion, 99}, {wireVersion, 0}, append([]byte{wireVersion + 1}, new(Stream).Append(nil, Resync{})[1:]...)} {
 		if m, err := new(Stream).Decode(b); err == nil {
 			t.Errorf("%x is taken as %v", b, m)
 		}
 	}
-	snapshot := Snapshot{View: 2, Visible: dot.NewFrontier(Dot{Origin: 1, N: 1}), Received: deps, Stable: dot.NewFrontier(Dot{Origin: 3, N: 1}), Durable: dot.NewFrontier(Dot{Origin: 4, N: 1}), Time: 9, Log: someWrites(), Elder: []Origin{7, 5}}
-	lap := Lap{View: 3, Seen: deps, Stable: dot.NewFrontier(Dot{Origin: 1, N: 1}), Low: 99, Durable: dot.NewFrontier(Dot{Origin: 2, N: 1})}
+	snapshot := Snapshot{View: 2, Visible: dot.NewFrontier(Dot{Incarnation: 1, N: 1}), Received: deps, Stable: dot.NewFrontier(Dot{Incarnation: 3, N: 1}), Durable: dot.NewFrontier(Dot{Incarnation: 4, N: 1}), Time: 9, Log: someWrites(), Elder: []Incarnation{7, 5}}
+	lap := StabilityRound{View: 3, Seen: deps, Stable: dot.NewFrontier(Dot{Incarnation: 1, N: 1}), Low: 99, Durable: dot.NewFrontier(Dot{Incarnation: 2, N: 1})}
 	for _, m := range append(someMessages(), snapshot, lap, Chain{View: 1, Head: 1, Write: beside}) {
 		b := new(Stream).Append(nil, m)
 		got, err := new(Stream).Decode(b)
@@ -126,9 +126,9 @@ func TestDamagedMessages(t *testing.T) {
 }
 
 // What a trigger has left of a write is taken as it is, and nothing that none has left.
-func TestOutsideWrites(t *testing.T) {
+func TestExternalWrites(t *testing.T) {
 	entry := func(n, time uint64, key, rest string) []byte {
-		b := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64([]byte{outsideVersion}, n), time)
+		b := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64([]byte{externalVersion}, n), time)
 		return append(append(binary.BigEndian.AppendUint32(b, uint32(len(key))), key...), rest...)
 	}
 	for _, c := range []struct {
@@ -138,14 +138,14 @@ func TestOutsideWrites(t *testing.T) {
 		{entry(5, 9, "key", "\x01value"), &Mut{Key: "key", Value: []byte("value")}}, {entry(5, 9, "k", "\x01"), &Mut{Key: "k", Value: []byte{}}},
 		{entry(5, 9, "key", "\x00"), &Mut{Key: "key", Delete: true}},
 		{entry(0, 9, "key", "\x00"), nil}, {entry(5, 9, "", "\x00"), nil}, {entry(5, 9, "key", ""), nil}, {entry(5, 9, "key", "\x02"), nil},
-		{entry(5, 9, "key", "\x00v"), nil}, {entry(5, 9, "key", "\x01v")[:21], nil}, {entry(5, 9, "key", "\x01v")[:20], nil}, {[]byte{outsideVersion}, nil},
+		{entry(5, 9, "key", "\x00v"), nil}, {entry(5, 9, "key", "\x01v")[:21], nil}, {entry(5, 9, "key", "\x01v")[:20], nil}, {[]byte{externalVersion}, nil},
 	} {
 		w, err := DecodeWrite(c.b)
 		switch {
 		case c.want == nil && err == nil:
 			t.Errorf("%x is taken as %v", c.b, w)
 		case c.want == nil:
-		case err != nil || !reflect.DeepEqual(w, &Write{Dot: Dot{Origin: Outside, N: 5}, Stamp: Stamp{Time: 9, Origin: Outside}, Muts: []Mut{*c.want}}):
+		case err != nil || !reflect.DeepEqual(w, &Write{Dot: Dot{Incarnation: External, N: 5}, Stamp: Stamp{Time: 9, Incarnation: External}, Muts: []Mut{*c.want}}):
 			t.Errorf("%x is taken as %v, %v", c.b, w, err)
 		}
 	}
@@ -153,7 +153,7 @@ func TestOutsideWrites(t *testing.T) {
 
 // How much a token carries is bounded to the byte, and what it may not be is refused.
 func TestBoundsOfTokens(t *testing.T) {
-	s := &Session{Time: 5, Carried: someWrites()[:2], Bare: []Dot{{Origin: 9, N: 9}}}
+	s := &Session{Time: 5, Carried: someWrites()[:2], Bare: []Dot{{Incarnation: 9, N: 9}}}
 	n := len(Token(s, MaxToken)) - len(dot.AppendDots(nil, s.Bare))
 	for limit, names := range map[int]int{n: 1, n - 1: 3} {
 		if got, err := Resume(Token(s, limit)); err != nil || len(got.Bare) != names {
@@ -165,7 +165,7 @@ func TestBoundsOfTokens(t *testing.T) {
 		t.Errorf("one write is carried as %+v, %v", got, err)
 	}
 	long := func(size int) []byte {
-		w := &Write{Dot: Dot{Origin: 1, N: 1}, Stamp: Stamp{Time: 1, Origin: 1}, Muts: []Mut{{Key: "k", Value: []byte{}}}}
+		w := &Write{Dot: Dot{Incarnation: 1, N: 1}, Stamp: Stamp{Time: 1, Incarnation: 1}, Muts: []Mut{{Key: "k", Value: []byte{}}}}
 		empty := len(Token(&Session{Carried: []*Write{w}}, size))
 		w.Muts[0].Value = make([]byte, size-empty-2) // its length takes three bytes instead of one
 		return Token(&Session{Carried: []*Write{w}}, size)
@@ -191,7 +191,7 @@ func TestBoundsOfTokens(t *testing.T) {
 		t.Error("a longer token of a transaction is taken")
 	}
 	at := func(time uint64) *Write {
-		return &Write{Dot: Dot{Origin: 1, N: time}, Stamp: Stamp{Time: time, Origin: 1}}
+		return &Write{Dot: Dot{Incarnation: 1, N: time}, Stamp: Stamp{Time: time, Incarnation: 1}}
 	}
 	for what, c := range map[string]struct {
 		s  *Session
@@ -214,7 +214,7 @@ func TestBoundsOfTokens(t *testing.T) {
 		seen []Seen
 		ok   bool
 	}{
-		"keys in order": {[]Seen{{Key: "a"}, {Key: "b"}, {Key: "c", Live: 3}}, true}, "a key twice": {[]Seen{{Key: "a"}, {Key: "a"}}, false}, "keys in another order": {[]Seen{{Key: "b"}, {Key: "a"}}, false},
+		"keys in order": {[]Seen{{Key: "a"}, {Key: "b"}, {Key: "c", Incarnations: 3}}, true}, "a key twice": {[]Seen{{Key: "a"}, {Key: "a"}}, false}, "keys in another order": {[]Seen{{Key: "b"}, {Key: "a"}}, false},
 	} {
 		if got, err := ResumeTx(TxToken(&Tx{Seen: c.seen})); (err == nil) != c.ok || c.ok && !reflect.DeepEqual(got.Seen, c.seen) {
 			t.Errorf("%s: %+v, %v", what, got, err)

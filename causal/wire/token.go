@@ -64,8 +64,8 @@ func TxToken(t *mesh.Tx) []byte {
 	b = binary.AppendUvarint(b, uint64(len(t.Seen)))
 	for _, s := range t.Seen {
 		b = dot.AppendString(b, s.Key)
-		b = binary.AppendUvarint(binary.AppendUvarint(b, s.Stamp.Time), uint64(s.Stamp.Origin))
-		b = binary.AppendUvarint(b, uint64(s.Live))
+		b = binary.AppendUvarint(binary.AppendUvarint(b, s.Stamp.Time), uint64(s.Stamp.Incarnation))
+		b = binary.AppendUvarint(b, uint64(s.Incarnations))
 	}
 	b = binary.AppendUvarint(appendMuts(b, t.Buffer), uint64(t.Open))
 	if t.Branch {
@@ -86,13 +86,13 @@ func ResumeTx(token []byte) (*mesh.Tx, error) {
 	}
 	t := &mesh.Tx{Session: *s, At: mesh.Snap{Set: r.Frontier(), View: view(r)}}
 	for range r.Count() {
-		seen := mesh.Seen{Key: r.String(), Stamp: dot.Stamp{Time: r.Uint(), Origin: r.Origin()}, Live: int(r.Origin())}
+		seen := mesh.Seen{Key: r.String(), Stamp: dot.Stamp{Time: r.Uint(), Incarnation: r.Incarnation()}, Incarnations: int(r.Incarnation())}
 		if n := len(t.Seen); r.Bad() || n > 0 && t.Seen[n-1].Key >= seen.Key {
 			return nil, ErrFormat
 		}
 		t.Seen = append(t.Seen, seen)
 	}
-	t.Buffer, t.Open = muts(r, nil), int(r.Origin())
+	t.Buffer, t.Open = muts(r, nil), int(r.Incarnation())
 	switch branch := r.Byte(); {
 	case branch > 1 || !r.Done():
 		return nil, ErrFormat
@@ -108,9 +108,9 @@ func appendView(b []byte, v *mesh.View) []byte {
 		return append(b, 0)
 	}
 	b = binary.AppendUvarint(append(b, 1), v.Number)
-	for _, lives := range [][]mesh.Origin{v.Ring, v.Lost, {v.Newest}} {
-		b = binary.AppendUvarint(b, uint64(len(lives)))
-		for _, o := range lives {
+	for _, incarnations := range [][]mesh.Incarnation{v.Ring, v.Departed, {v.Newest}} {
+		b = binary.AppendUvarint(b, uint64(len(incarnations)))
+		for _, o := range incarnations {
 			b = binary.AppendUvarint(b, uint64(o))
 		}
 	}
@@ -126,10 +126,10 @@ func view(r *dot.Reader) *mesh.View {
 		r.Fail()
 	}
 	v := &mesh.View{Number: r.Uint()}
-	newest := []mesh.Origin{}
-	for _, lives := range []*[]mesh.Origin{&v.Ring, &v.Lost, &newest} {
+	newest := []mesh.Incarnation{}
+	for _, incarnations := range []*[]mesh.Incarnation{&v.Ring, &v.Departed, &newest} {
 		for range r.Count() {
-			*lives = append(*lives, r.Origin())
+			*incarnations = append(*incarnations, r.Incarnation())
 		}
 	}
 	if len(newest) != 1 {

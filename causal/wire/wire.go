@@ -19,8 +19,8 @@ var ErrFormat = errors.New("causal: the encoding is damaged or of another versio
 // The first byte of every encoding. A write that came past every cache is encoded by the
 // store's trigger, in words that a database has.
 const (
-	outsideVersion = 0
-	wireVersion    = 1
+	externalVersion = 0
+	wireVersion     = 1
 )
 
 // Stream encodes what is sent on one connection, or decodes what arrives on it: the causes
@@ -35,7 +35,7 @@ type Stream struct {
 const (
 	chainKind byte = iota + 1
 	lapKind
-	greetingKind
+	resyncKind
 	snapshotKind
 	namedKind
 )
@@ -52,13 +52,13 @@ func (s *Stream) Append(b []byte, m mesh.Message) []byte {
 		return appendBody(b, m.Write)
 	case mesh.Named:
 		b = binary.AppendUvarint(append(b, namedKind), m.View)
-		return binary.AppendUvarint(binary.AppendUvarint(b, uint64(m.Dot.Origin)), m.Dot.N)
-	case mesh.Lap:
+		return binary.AppendUvarint(binary.AppendUvarint(b, uint64(m.Dot.Incarnation)), m.Dot.N)
+	case mesh.StabilityRound:
 		b = binary.AppendUvarint(append(b, lapKind), m.View)
 		b = dot.AppendFrontier(dot.AppendFrontier(b, m.Seen), m.Stable)
 		return dot.AppendFrontier(binary.AppendUvarint(b, m.Low), m.Durable)
-	case mesh.Greeting:
-		b = binary.AppendUvarint(append(b, greetingKind), m.View)
+	case mesh.Resync:
+		b = binary.AppendUvarint(append(b, resyncKind), m.View)
 		return dot.AppendFrontier(b, m.Received)
 	case mesh.Snapshot:
 		b = binary.AppendUvarint(append(b, snapshotKind), m.View)
@@ -86,16 +86,16 @@ func (s *Stream) Decode(b []byte) (mesh.Message, error) {
 	var m mesh.Message
 	switch r.Byte() {
 	case chainKind:
-		c := mesh.Chain{View: r.Uint(), Head: r.Origin()}
+		c := mesh.Chain{View: r.Uint(), Head: r.Incarnation()}
 		deps := r.Delta(s.last)
 		c.Write = body(r, deps)
 		s.last, m = deps, c
 	case namedKind:
 		m = mesh.Named{View: r.Uint(), Dot: r.Dot()}
 	case lapKind:
-		m = mesh.Lap{View: r.Uint(), Seen: r.Frontier(), Stable: r.Frontier(), Low: r.Uint(), Durable: r.Frontier()}
-	case greetingKind:
-		m = mesh.Greeting{View: r.Uint(), Received: r.Frontier()}
+		m = mesh.StabilityRound{View: r.Uint(), Seen: r.Frontier(), Stable: r.Frontier(), Low: r.Uint(), Durable: r.Frontier()}
+	case resyncKind:
+		m = mesh.Resync{View: r.Uint(), Received: r.Frontier()}
 	case snapshotKind:
 		c := mesh.Snapshot{View: r.Uint(), Visible: r.Frontier(), Received: r.Frontier(), Stable: r.Frontier(), Time: r.Uint()}
 		for range r.Count() {
@@ -103,7 +103,7 @@ func (s *Stream) Decode(b []byte) (mesh.Message, error) {
 		}
 		c.Durable = r.Frontier()
 		for range r.Count() {
-			c.Elder = append(c.Elder, r.Origin())
+			c.Elder = append(c.Elder, r.Incarnation())
 		}
 		m = c
 	default:
@@ -125,8 +125,8 @@ const usual = 160
 
 // DecodeWrite decodes a write, which must be all of b.
 func DecodeWrite(b []byte) (*mesh.Write, error) {
-	if len(b) > 0 && b[0] == outsideVersion {
-		return outside(b)
+	if len(b) > 0 && b[0] == externalVersion {
+		return external(b)
 	}
 	r := dot.NewReader(b)
 	if r.Byte() != wireVersion {
@@ -141,7 +141,7 @@ func DecodeWrite(b []byte) (*mesh.Write, error) {
 
 // outside decodes what a trigger has left of a write: number, time, key behind its length,
 // and value behind a byte that says whether there is one.
-func outside(b []byte) (*mesh.Write, error) {
+func external(b []byte) (*mesh.Write, error) {
 	const head = 1 + 8 + 8 + 4
 	if len(b) < head {
 		return nil, ErrFormat
@@ -157,7 +157,7 @@ func outside(b []byte) (*mesh.Write, error) {
 	case !m.Delete:
 		m.Value = append([]byte{}, b[1:]...)
 	}
-	return &mesh.Write{Dot: dot.Dot{Origin: mesh.Outside, N: n}, Stamp: dot.Stamp{Time: time, Origin: mesh.Outside}, Muts: []mesh.Mut{m}}, nil
+	return &mesh.Write{Dot: dot.Dot{Incarnation: mesh.External, N: n}, Stamp: dot.Stamp{Time: time, Incarnation: mesh.External}, Muts: []mesh.Mut{m}}, nil
 }
 
 // AppendWrites appends the encoding of several writes, for the log of an asynchronous space.
@@ -208,14 +208,14 @@ func DecodeSet(b []byte) (f dot.Frontier, err error) {
 // appendBody appends all of a write but its Deps.
 func appendBody(b []byte, w *mesh.Write) []byte {
 	b = dot.AppendNamed(b, w.Dot, w.After)
-	b = binary.AppendUvarint(binary.AppendUvarint(b, w.Stamp.Time), uint64(w.Stamp.Origin))
+	b = binary.AppendUvarint(binary.AppendUvarint(b, w.Stamp.Time), uint64(w.Stamp.Incarnation))
 	return appendMuts(b, w.Muts)
 }
 
 // What there is of a mutation.
 const (
 	hasValue byte = 1 << iota
-	isBeside
+	hasSiblings
 )
 
 func appendMuts(b []byte, muts []mesh.Mut) []byte {
@@ -226,14 +226,14 @@ func appendMuts(b []byte, muts []mesh.Mut) []byte {
 		if !m.Delete {
 			what |= hasValue
 		}
-		if m.Beside {
-			what |= isBeside
+		if m.Siblings {
+			what |= hasSiblings
 		}
 		if b = append(b, what); !m.Delete {
 			b = dot.AppendBytes(b, m.Value)
 		}
-		if m.Beside {
-			b = dot.AppendDots(b, m.Over)
+		if m.Siblings {
+			b = dot.AppendDots(b, m.Supersedes)
 		}
 	}
 	return b
@@ -246,7 +246,7 @@ func body(r *dot.Reader, deps dot.Frontier) *mesh.Write {
 	}{Write: mesh.Write{Deps: deps}}
 	w := &whole.Write
 	w.Dot, w.After = r.Named()
-	w.Stamp = dot.Stamp{Time: r.Uint(), Origin: r.Origin()}
+	w.Stamp = dot.Stamp{Time: r.Uint(), Incarnation: r.Incarnation()}
 	if w.Muts = muts(r, whole.muts[:0]); r.Bad() {
 		return nil
 	}
@@ -267,10 +267,10 @@ func muts(r *dot.Reader, out []mesh.Mut) []mesh.Mut {
 		if m.Delete = what&hasValue == 0; !m.Delete {
 			m.Value = r.Bytes()
 		}
-		if m.Beside = what&isBeside != 0; m.Beside {
-			m.Over = r.Dots()
+		if m.Siblings = what&hasSiblings != 0; m.Siblings {
+			m.Supersedes = r.Dots()
 		}
-		if what > hasValue|isBeside {
+		if what > hasValue|hasSiblings {
 			r.Fail()
 		}
 		if r.Bad() {

@@ -10,23 +10,23 @@ import (
 )
 
 func someWrites() []*Write {
-	deps := dot.NewFrontier(Dot{Origin: 1, N: 1}, Dot{Origin: 1, N: 2}, Dot{Origin: 3, N: 1})
-	more := dot.NewFrontier(Dot{Origin: 1, N: 1}, Dot{Origin: 1, N: 2}, Dot{Origin: 1, N: 3}, Dot{Origin: 3, N: 1}, Dot{Origin: 3, N: 5}, Dot{Origin: 4, N: 1})
+	deps := dot.NewFrontier(Dot{Incarnation: 1, N: 1}, Dot{Incarnation: 1, N: 2}, Dot{Incarnation: 3, N: 1})
+	more := dot.NewFrontier(Dot{Incarnation: 1, N: 1}, Dot{Incarnation: 1, N: 2}, Dot{Incarnation: 1, N: 3}, Dot{Incarnation: 3, N: 1}, Dot{Incarnation: 3, N: 5}, Dot{Incarnation: 4, N: 1})
 	return []*Write{
-		{Dot: Dot{Origin: 1, N: 3}, Stamp: Stamp{Time: 7, Origin: 1}, Deps: deps, Muts: []Mut{{Key: "k", Value: []byte("v")}}},
-		{Dot: Dot{Origin: 1, N: 4}, Stamp: Stamp{Time: 8, Origin: 1}, Deps: deps, After: []Dot{{Origin: 1, N: 3}}, Muts: []Mut{{Key: "k", Delete: true}, {Key: "", Value: []byte("w")}}},
-		{Dot: Dot{Origin: 3, N: 2}, Stamp: Stamp{Time: 9, Origin: 3}, Deps: more},
-		{Dot: Dot{Origin: 2, N: 1}, Stamp: Stamp{Time: 10, Origin: 2}, Deps: dot.NewFrontier(Dot{Origin: 1, N: 1})},
+		{Dot: Dot{Incarnation: 1, N: 3}, Stamp: Stamp{Time: 7, Incarnation: 1}, Deps: deps, Muts: []Mut{{Key: "k", Value: []byte("v")}}},
+		{Dot: Dot{Incarnation: 1, N: 4}, Stamp: Stamp{Time: 8, Incarnation: 1}, Deps: deps, After: []Dot{{Incarnation: 1, N: 3}}, Muts: []Mut{{Key: "k", Delete: true}, {Key: "", Value: []byte("w")}}},
+		{Dot: Dot{Incarnation: 3, N: 2}, Stamp: Stamp{Time: 9, Incarnation: 3}, Deps: more},
+		{Dot: Dot{Incarnation: 2, N: 1}, Stamp: Stamp{Time: 10, Incarnation: 2}, Deps: dot.NewFrontier(Dot{Incarnation: 1, N: 1})},
 	}
 }
 
 func someMessages() (out []Message) {
 	for i, w := range someWrites() {
-		out = append(out, Chain{View: 3, Head: Origin(i), Write: w})
+		out = append(out, Chain{View: 3, Head: Incarnation(i), Write: w})
 	}
 	w := someWrites()[2]
-	return append(out, Named{View: 3, Dot: Dot{Origin: 2, N: 300}}, Snapshot{View: 2, Visible: dot.NewFrontier(Dot{Origin: 1, N: 1}), Received: w.Deps, Time: 9, Log: someWrites()},
-		Lap{View: 3, Seen: w.Deps, Stable: dot.NewFrontier(Dot{Origin: 1, N: 1}), Low: 99}, Greeting{View: 1 << 40, Received: w.Deps}, Greeting{})
+	return append(out, Named{View: 3, Dot: Dot{Incarnation: 2, N: 300}}, Snapshot{View: 2, Visible: dot.NewFrontier(Dot{Incarnation: 1, N: 1}), Received: w.Deps, Time: 9, Log: someWrites()},
+		StabilityRound{View: 3, Seen: w.Deps, Stable: dot.NewFrontier(Dot{Incarnation: 1, N: 1}), Low: 99}, Resync{View: 1 << 40, Received: w.Deps}, Resync{})
 }
 
 func TestMessagesComeBack(t *testing.T) {
@@ -48,11 +48,11 @@ func TestMessagesComeBack(t *testing.T) {
 // A write whose causes are those of the last one costs no more for having many.
 func TestStreamsTellWhatChanged(t *testing.T) {
 	var many Frontier
-	for o := range Origin(100) {
-		many.Add(Dot{Origin: o + 1, N: 1})
+	for o := range Incarnation(100) {
+		many.Add(Dot{Incarnation: o + 1, N: 1})
 	}
 	var s Stream
-	w := &Write{Dot: Dot{Origin: 1, N: 2}, Stamp: Stamp{Time: 5, Origin: 1}, Deps: many, Muts: []Mut{{Key: "k", Value: []byte("v")}}}
+	w := &Write{Dot: Dot{Incarnation: 1, N: 2}, Stamp: Stamp{Time: 5, Incarnation: 1}, Deps: many, Muts: []Mut{{Key: "k", Value: []byte("v")}}}
 	first, second := len(s.Append(nil, Chain{View: 1, Head: 1, Write: w})), len(s.Append(nil, Chain{View: 1, Head: 1, Write: w}))
 	if first < 200 || second > 20 {
 		t.Fatalf("it took %d bytes, and then %d", first, second)
@@ -86,8 +86,8 @@ func TestTokens(t *testing.T) {
 func someTx() *Tx {
 	t := &Tx{Session: Session{Deps: someWrites()[2].Deps, Time: 7}, Open: 2, Branch: true}
 	t.Carried = []*Write{someWrites()[1]}
-	t.At = Snap{Set: t.Deps, View: &View{Number: 4, Ring: []Origin{1, 3}, Lost: []Origin{2}, Newest: 3}}
-	t.Seen = []Seen{{Key: "a", Stamp: Stamp{Time: 3, Origin: 1}}, {Key: "b"}}
+	t.At = Snap{Set: t.Deps, View: &View{Number: 4, Ring: []Incarnation{1, 3}, Departed: []Incarnation{2}, Newest: 3}}
+	t.Seen = []Seen{{Key: "a", Stamp: Stamp{Time: 3, Incarnation: 1}}, {Key: "b"}}
 	t.Set(Mut{Key: "k", Value: []byte("v")})
 	t.Set(Mut{Key: "l", Delete: true})
 	return t
@@ -119,7 +119,7 @@ func FuzzResumeTx(f *testing.F) {
 		if again := TxToken(tx); !bytes.Equal(again, b) {
 			t.Fatalf("%x became %x", b, again)
 		}
-		server := New(Options{Self: 1, View: View{Number: 1, Ring: []Origin{1, 2}}})
+		server := New(Options{Incarnation: 1, View: View{Number: 1, Ring: []Incarnation{1, 2}}})
 		server.Step(0, tx.Begin(1), nil)
 		server.Step(0, tx.Look(2, "a", "b"), nil)
 		server.Step(0, tx.Commit(3), nil)
@@ -141,7 +141,7 @@ func FuzzResume(f *testing.F) {
 			t.Fatalf("%x became %x", b, again)
 		}
 		s.Fork().Join(s) // and it is of use: nothing panics
-		server := New(Options{Self: 1, View: View{Number: 1, Ring: []Origin{1, 2}}})
+		server := New(Options{Incarnation: 1, View: View{Number: 1, Ring: []Incarnation{1, 2}}})
 		server.Step(0, s.Put(1, Mut{Key: "k"}), nil)
 		server.Step(0, s.Recall(2), nil)
 		server.Step(0, s.ReadMany(3, "a", "b"), nil)
@@ -182,7 +182,7 @@ func TestFramesComeBack(t *testing.T) {
 
 func FuzzFrames(f *testing.F) {
 	f.Add(someFrame())
-	f.Add(new(Stream).AppendPart(nil, Greeting{}))
+	f.Add(new(Stream).AppendPart(nil, Resync{}))
 	f.Add([]byte{})
 	f.Add([]byte{0x80})
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -69,7 +69,7 @@ func files(t *testing.T) (out []file) {
 }
 
 // protocols are the machines, and the tests of every other package's kind.
-var protocols = []string{"causal/mesh", "causal/view", "linear/clink", "linear/loan", "linear/replica", "shard/lease"}
+var protocols = []string{"causal/mesh", "causal/view", "linear/clink", "linear/crossowner", "linear/replica", "shard/lease"}
 
 // may says what a package of this module may import of it. A package that is not
 // listed may import anything: node, cmd, bench, examples and tests are wiring.
@@ -78,24 +78,24 @@ var may = map[string][]string{
 	"causal/mesh":            {"causal/dot"},
 	"causal/wire":            {"causal/dot", "causal/mesh"},
 	"linear/clink":           {"shard/lease"},
-	"linear/loan":            {},
+	"linear/crossowner":      {},
 	"linear/replica":         {"shard/lease"},
 	"shard/lease":            {},
 	"codec":                  {},
-	"causal":                 {"causal/dot", "causal/mesh", "causal/view", "causal/wire", "codec", "link", "shard", "shard/lease", "store", "store/dotted"},
+	"causal":                 {"causal/dot", "causal/mesh", "causal/view", "causal/wire", "codec", "link", "shard", "shard/lease", "store", "store/journal"},
 	"causal/view":            {"shard/lease"},
-	"linear":                 {"codec", "linear/clink", "linear/loan", "linear/replica", "shard", "shard/lease", "store"},
+	"linear":                 {"codec", "linear/clink", "linear/crossowner", "linear/replica", "shard", "shard/lease", "store"},
 	"linear/layered":         {"linear"},
 	"shard":                  {"shard/lease"},
 	"store":                  {},
 	"store/tablet":           {"store"},
-	"store/dotted":           {},
-	"store/memory":           {"store", "store/tablet", "store/dotted"},
-	"store/pebble":           {"store", "store/tablet", "store/dotted", "internal/durable"},
-	"store/postgres":         {"store", "store/dotted"},
+	"store/journal":          {},
+	"store/memory":           {"store", "store/tablet", "store/journal"},
+	"store/pebble":           {"store", "store/tablet", "store/journal", "internal/durable"},
+	"store/postgres":         {"store", "store/journal"},
 	"store/mysql":            {"store"},
 	"store/etcd":             {"store"},
-	"store/storetest":        {"store", "store/dotted"},
+	"store/storetest":        {"store", "store/journal"},
 	"coord/embedded":         {"shard", "internal/durable"},
 	"coord/etcd":             {"shard", "shard/lease"},
 	"internal/durable":       {},
@@ -104,7 +104,7 @@ var may = map[string][]string{
 	"link":                   {},
 	"resp":                   {},
 	"check":                  {},
-	"sim":                    {"causal/mesh", "causal/wire", "linear/clink", "linear/loan", "linear/replica", "shard/lease", "check"},
+	"sim":                    {"causal/mesh", "causal/wire", "linear/clink", "linear/crossowner", "linear/replica", "shard/lease", "check"},
 	"sim/explore":            {"causal/mesh", "linear/clink", "linear/replica", "shard/lease", "sim", "check"},
 	"internal/mariadbserver": {},
 	"track":                  {},

@@ -262,7 +262,7 @@ func (p *Pod) installed(now lease.Tick, pc *piece, status Status, out []Output) 
 		return p.install(pc, append(out, Event{GuardLost}))
 	}
 	pc.state, pc.call, pc.try = guarded, 0, 0
-	out = p.inherit(now, pc, append(out, Event{GuardInstalled}))
+	out = p.transfer(now, pc, append(out, Event{GuardInstalled}))
 	return p.pumpAll(now, pc.rng, out)
 }
 

@@ -12,7 +12,7 @@ import (
 type Options struct {
 	// Life is unique to this life of the node for ever; tokens and write ids are
 	// made of it and a counter.
-	Life uint64
+	Incarnation uint64
 	// Drift bounds how much the node's clock may run fast or slow, in millionths.
 	// Default 200.
 	Drift int64
@@ -58,13 +58,13 @@ type key struct {
 
 // op is one caller's operation.
 type op struct {
-	id    Op
-	read  *load    // set for a read
-	keys  []string // of a write or update
-	muts  []Mut    // of a write; as keys
-	blind bool     // a write: it need not know what was there
-	lent  ID       // the caller writes in a transaction of its own, under this id
-	batch *batch   // once it left the queue
+	id     Op
+	read   *load    // set for a read
+	keys   []string // of a write or update
+	muts   []Mut    // of a write; as keys
+	blind  bool     // a write: it need not know what was there
+	locked ID       // the caller writes in a transaction of its own, under this id
+	batch  *batch   // once it left the queue
 }
 
 // NewPod returns a pod that owns nothing.
@@ -121,8 +121,8 @@ func (p *Pod) Step(now lease.Tick, in Input, out []Output) []Output {
 		return p.queued(now, o, out)
 	case Update:
 		return p.queued(now, &op{id: in.Op, keys: in.Keys}, out)
-	case Lend:
-		o := &op{id: in.Op, keys: in.Keys, lent: in.ID}
+	case Lock:
+		o := &op{id: in.Op, keys: in.Keys, locked: in.ID}
 		for _, k := range in.Keys {
 			o.muts = append(o.muts, Mut{Key: k})
 		}
@@ -231,7 +231,7 @@ func (p *Pod) call(what any) Call {
 
 // name makes 16 bytes that nobody else makes (R4).
 func (p *Pod) name() (b [16]byte) {
-	binary.BigEndian.PutUint64(b[:8], p.opt.Life)
+	binary.BigEndian.PutUint64(b[:8], p.opt.Incarnation)
 	binary.BigEndian.PutUint64(b[8:], p.draw())
 	return b
 }

@@ -12,7 +12,7 @@ import (
 // held is a pod that has guarded its leases, from generation 1 on, each until 100.
 func held(t *testing.T, opt Options, ranges ...lease.Range) *Pod {
 	t.Helper()
-	opt.Life = 1
+	opt.Incarnation = 1
 	p := NewPod(opt)
 	for i, r := range ranges {
 		outs := p.Step(1, Acquired{Lease: lease.Lease{Range: r, Gen: lease.Gen(i + 1)}, Until: 100}, nil)
@@ -66,7 +66,7 @@ func TestServesToTheTick(t *testing.T) {
 func TestNamesAreNeverRepeated(t *testing.T) {
 	seen := map[[16]byte]bool{}
 	for life := range uint64(3) {
-		p := NewPod(Options{Life: life << 56})
+		p := NewPod(Options{Incarnation: life << 56})
 		for range 300 {
 			if n := p.name(); seen[n] || n == [16]byte{} {
 				t.Fatalf("life %d: %x", life, n)
@@ -200,7 +200,7 @@ func TestStrayAnswers(t *testing.T) {
 func TestOffersAreBounded(t *testing.T) {
 	const each = 1 << 20
 	for extra, first := range map[int]bool{0: true, 1: false} {
-		p := NewPod(Options{Life: 1})
+		p := NewPod(Options{Incarnation: 1})
 		value := make([]byte, each-offerOverhead-len("k00"))
 		for i := range maxOffers / each {
 			in := Offered{After: 3, Key: fmt.Sprintf("k%02d", i), Row: Row{Exists: true, Version: 2, Value: value}}
@@ -235,7 +235,7 @@ func TestWhichOffersWait(t *testing.T) {
 		kept  bool
 		waits bool
 	}{{3, "c", true, false}, {2, "c", false, false}, {0, "c", false, false}, {4, "c", false, true}, {5, "c", false, true}, {3, "x", false, true}} {
-		p := NewPod(Options{Life: 1})
+		p := NewPod(Options{Incarnation: 1})
 		p.Step(1, Offered{After: c.after, Key: c.key, Row: Row{Version: 2}}, nil)
 		out := p.Step(1, Acquired{Lease: lease.Lease{Range: lease.Range{Low: "b", High: "d"}, Gen: 4}, Until: 100, After: 3}, nil)
 		out = p.Step(1, Splits{Call: out[0].(ReadSplits).Call}, nil)
@@ -276,12 +276,12 @@ func TestWhatRowsProve(t *testing.T) {
 		"a blind delete, and it is not":         {Mut{Delete: true}, true, Row{}, Row{Writer: id(other)}, 5, OK},
 		"a delete, and another's absence":       {Mut{Delete: true}, false, there, Row{Writer: id(other)}, 5, Refused},
 		"a delete of a row, forgotten":          {Mut{Delete: true}, false, there, Row{}, 5, OK},
-		"a delete of one that expires":          {Mut{Delete: true}, false, Row{Exists: true, TTL: 1}, Row{}, 5, Lost},
+		"a delete of one that expires":          {Mut{Delete: true}, false, Row{Exists: true, TTL: 1}, Row{}, 5, StatusUnknown},
 		"a delete of nothing":                   {Mut{Delete: true}, false, Row{}, Row{}, 5, Refused},
 		"a short life, and it is there":         {Mut{TTL: 1}, true, Row{}, there, 5, Refused},
 		"a life that is not over":               {Mut{TTL: 5000}, true, Row{}, Row{}, 4995, Refused},
-		"a life that may be over":               {Mut{TTL: 5000}, true, Row{}, Row{}, 4996, Lost},
-		"a life kept":                           {Mut{TTL: KeepTTL}, false, there, Row{}, 5, Lost},
+		"a life that may be over":               {Mut{TTL: 5000}, true, Row{}, Row{}, 4996, StatusUnknown},
+		"a life kept":                           {Mut{TTL: KeepTTL}, false, there, Row{}, 5, StatusUnknown},
 		"a life kept, and another's row":        {Mut{TTL: KeepTTL}, false, there, there, 5, Refused},
 		"a life kept by a delete, which is not": {Mut{Delete: true, TTL: KeepTTL}, false, Row{}, Row{}, 5, Refused},
 	} {
@@ -305,7 +305,7 @@ func TestSinglesAreBounded(t *testing.T) {
 		pc.state = guarded
 		var guards []lease.Range
 		outs := p.Step(2, Write{Op: Op(n), Muts: []Mut{{Key: fmt.Sprint("k", n)}}}, nil)
-		outs = p.Step(2, Stored{Call: outs[1].(Store).Call, Status: Lost}, nil)
+		outs = p.Step(2, Stored{Call: outs[1].(Store).Call, Status: StatusUnknown}, nil)
 		for len(outs) > 0 {
 			if g, ok := outs[0].(SetGuard); ok {
 				if guards = append(guards, g.Range); g.Range != (lease.Range{}) {

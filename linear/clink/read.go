@@ -59,7 +59,7 @@ func (p *Pod) load(now lease.Tick, l *load, out []Output) []Output {
 }
 
 // bare reports whether the row itself is not wanted (R20).
-func (l *load) bare() bool { return l.batch != nil && l.batch.lent }
+func (l *load) bare() bool { return l.batch != nil && l.batch.locked }
 
 // loaded takes the answer to a read.
 func (p *Pod) loaded(now lease.Tick, in Loaded, out []Output) []Output {

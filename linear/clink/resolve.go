@@ -105,7 +105,7 @@ func (p *Pod) resume(now lease.Tick, b *batch, out []Output) []Output {
 }
 
 // unsettled begins to find out what became of a batch that had no answer.
-func (p *Pod) unsettled(now lease.Tick, b *batch, out []Output) []Output {
+func (p *Pod) unresolved(now lease.Tick, b *batch, out []Output) []Output {
 	b.state, b.tries = fencing, 0
 	b.found, b.fenced = make([]Row, len(b.keys)), make([]bool, len(b.keys))
 	return p.fence(now, b, out)
@@ -116,7 +116,7 @@ func (p *Pod) unsettled(now lease.Tick, b *batch, out []Output) []Output {
 // them the rows are read; if a lease was lost meanwhile nothing can be proven,
 // but the keys that are left are safe to write again.
 func (p *Pod) fence(now lease.Tick, b *batch, out []Output) []Output {
-	out = p.letGo(now, b, out)
+	out = p.release(now, b, out)
 	left := false
 	for i, name := range b.keys {
 		if b.fenced[i] || !p.holds(now, b.gens[i]) {
@@ -199,7 +199,7 @@ func (p *Pod) resolved(now lease.Tick, l *load, in Loaded, out []Output) []Outpu
 	switch proof := b.proof(now); {
 	case proof == OK:
 		return p.finish(now, b, Reply{Outcome: Done, Stamps: b.stamps()}, append(out, Event{OutcomeProvenDone}))
-	case proof == Lost || !p.holdsAll(now, b): // R14, R15, R18
+	case proof == StatusUnknown || !p.holdsAll(now, b): // R14, R15, R18
 		return p.finish(now, b, Reply{Outcome: Unknown}, append(out, Event{OutcomeLeftUnknown}))
 	}
 	b.fresh = false
@@ -225,10 +225,10 @@ func (b *batch) proof(now lease.Tick) Status {
 		case m.Delete && row.Writer == (ID{}) && b.rows[i].Exists && b.rows[i].TTL == 0: // who else?
 			return OK
 		case m.Delete && row.Writer == (ID{}) && b.rows[i].Exists:
-			return Lost
+			return StatusUnknown
 		case m.Delete || m.TTL == 0:
 		case m.TTL == KeepTTL || life+life>>10 >= m.TTL: // R18
-			return Lost
+			return StatusUnknown
 		}
 	}
 	return Refused

@@ -19,7 +19,7 @@ import (
 func TestStories(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		s := &story{}
-		s.open(Options{Life: 1})
+		s.open(Options{Incarnation: 1})
 		datadriven.RunTest(t, path, s.run)
 	})
 }
@@ -56,7 +56,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	}
 	switch d.Cmd {
 	case "pod":
-		opt := Options{Life: 1, Tags: d.HasArg("tags")}
+		opt := Options{Incarnation: 1, Tags: d.HasArg("tags")}
 		d.MaybeScanArgs(t, "drift", &opt.Drift)
 		d.MaybeScanArgs(t, "queue", &opt.Queue)
 		s.open(opt)
@@ -151,7 +151,7 @@ func (s *story) input(t *testing.T, d *datadriven.TestData) Input {
 	case "lend":
 		id := ID{15: byte(200 + op)}
 		s.name("t", id)
-		return Lend{Op: op, ID: id, Keys: list(t, d, "keys")}
+		return Lock{Op: op, ID: id, Keys: list(t, d, "keys")}
 	case "evaluated":
 		in := Evaluated{Op: op}
 		for i, v := range list(t, d, "values") {
@@ -231,7 +231,7 @@ func (s *story) perform(out Output) string {
 		}
 		s.ask("stored", out.Muts[0].Key, out.Call, len(out.Muts))
 		return fmt.Sprintf("%s as %v", text, s.name("w", out.ID))
-	case Lent:
+	case Locked:
 		text := fmt.Sprintf("lend to op %d:", out.Op)
 		for _, g := range out.Guards {
 			text += " under " + s.name("g", g)

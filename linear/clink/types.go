@@ -51,12 +51,12 @@ type Status uint8
 
 // The statuses.
 const (
-	OK       Status = iota // it happened
-	Mismatch               // it did not and will not: another guard stands there
-	Conflict               // it did not and will not: the version was another
-	Layout                 // it did not and will not: the range is not in one tablet
-	Refused                // it did not and will not, for a reason of the store's
-	Lost                   // unknown: it may have happened, or may still
+	OK            Status = iota // it happened
+	Mismatch                    // it did not and will not: another guard stands there
+	Conflict                    // it did not and will not: the version was another
+	Layout                      // it did not and will not: the range is not in one tablet
+	Refused                     // it did not and will not, for a reason of the store's
+	StatusUnknown               // unknown: it may have happened, or may still
 )
 
 // Outcome is the answer to a caller.
@@ -138,7 +138,7 @@ type Update struct {
 // Lend: a caller wants to write Keys in a transaction of its own, which marks their
 // rows with ID, whatever else it does. Keys are sorted and differ; nobody else ever
 // uses ID.
-type Lend struct {
+type Lock struct {
 	Op   Op
 	ID   ID
 	Keys []string
@@ -178,7 +178,7 @@ func (Read) input()      {}
 func (Loaded) input()    {}
 func (Write) input()     {}
 func (Update) input()    {}
-func (Lend) input()      {}
+func (Lock) input()      {}
 func (Evaluated) input() {}
 func (Stored) input()    {}
 func (Offered) input()   {}
@@ -227,7 +227,7 @@ type Store struct {
 
 // Lent lets the caller of a Lend write its keys, each only under its guard. It is
 // answered when the caller's transaction has ended, or at a deadline with Lost.
-type Lent struct {
+type Locked struct {
 	Call   Call
 	Op     Op
 	Guards []Token // as the Lend's Keys
@@ -284,9 +284,9 @@ const (
 	GuardLost    // a SetGuard got no answer
 	Mismatched   // a write met another guard
 	Conflicted
-	Combined  // a blind write rode along with a later one
-	Joined    // a read shared another's load
-	Inherited // an entry of the last owner was kept
+	Combined    // a blind write rode along with a later one
+	Joined      // a read shared another's load
+	Transferred // an entry of the last owner was kept
 	EventKinds
 )
 
@@ -295,7 +295,7 @@ func (SetGuard) output()   {}
 func (Load) output()       {}
 func (Evaluate) output()   {}
 func (Store) output()      {}
-func (Lent) output()       {}
+func (Locked) output()     {}
 func (Keep) output()       {}
 func (Drop) output()       {}
 func (Retag) output()      {}

@@ -9,15 +9,15 @@ import (
 // batch is what is at the head of its keys' queues: one update, one loan, one blind
 // write to several keys, or blind writes to one key that are sent as one.
 type batch struct {
-	id    ID
-	state batchState
-	ops   []*op // callers who still wait
-	keys  []string
-	gens  []lease.Gen // the lease of each key, from the first attempt on
-	muts  []Mut
-	last  *op // whose muts these are
-	blind bool
-	lent  bool // R20
+	id     ID
+	state  batchState
+	ops    []*op // callers who still wait
+	keys   []string
+	gens   []lease.Gen // the lease of each key, from the first attempt on
+	muts   []Mut
+	last   *op // whose muts these are
+	blind  bool
+	locked bool // R20
 
 	call   Call
 	sentAt lease.Tick // the latest attempt
@@ -134,8 +134,8 @@ func (p *Pod) depart(now lease.Tick, o *op, out []Output) []Output {
 		}
 		b.take()
 	}
-	if b.lent = o.lent != (ID{}); b.lent {
-		b.id, b.muts = o.lent, slices.Clone(o.muts)
+	if b.locked = o.locked != (ID{}); b.locked {
+		b.id, b.muts = o.locked, slices.Clone(o.muts)
 	}
 	for _, name := range b.keys {
 		k := p.keys[name]
@@ -146,7 +146,7 @@ func (p *Pod) depart(now lease.Tick, o *op, out []Output) []Output {
 	for _, o := range b.ops {
 		o.batch = b
 	}
-	if b.blind || b.lent {
+	if b.blind || b.locked {
 		return p.send(now, b, out)
 	}
 	return p.gather(now, b, out)
@@ -184,8 +184,8 @@ func (p *Pod) send(now lease.Tick, b *batch, out []Output) []Output {
 		b.first = now
 	}
 	b.state, b.call = sent, p.call(b)
-	if b.lent {
-		return append(out, Lent{b.call, b.ops[0].id, guards})
+	if b.locked {
+		return append(out, Locked{b.call, b.ops[0].id, guards})
 	}
 	return append(out, Store{b.call, b.id, slices.Clone(b.muts)})
 }
@@ -212,7 +212,7 @@ func (p *Pod) stored(now lease.Tick, in Stored, out []Output) []Output {
 	case Refused, Layout:
 		return p.finish(now, b, Reply{Outcome: Rejected}, out)
 	}
-	return p.unsettled(now, b, append(out, Event{OutcomeUnknown}))
+	return p.unresolved(now, b, append(out, Event{OutcomeUnknown}))
 }
 
 // committed keeps what was written and answers everybody.
@@ -222,7 +222,7 @@ func (p *Pod) committed(now lease.Tick, b *batch, stamps []Stamp, out []Output) 
 		switch {
 		case !p.holds(now, gen): // R7
 			continue
-		case b.lent: // R20: only the store knows what stands there
+		case b.locked: // R20: only the store knows what stands there
 			continue
 		}
 		row := Row{Exists: !m.Delete, Version: stamps[i].Version, Writer: b.id, TTL: stamps[i].TTL, Guard: m.Guard}
@@ -250,7 +250,7 @@ func (p *Pod) again(now lease.Tick, b *batch, out []Output) []Output {
 	switch {
 	case len(b.ops) == 0: // R16
 		return p.finish(now, b, Reply{}, out)
-	case b.lent: // R20: the caller's transaction knows only the guards it was given
+	case b.locked: // R20: the caller's transaction knows only the guards it was given
 		return p.finish(now, b, Reply{Outcome: Lapsed}, out)
 	case !p.holdsAll(now, b): // R15
 		return p.disown(now, b, out)
@@ -295,7 +295,7 @@ func (p *Pod) detach(now lease.Tick, b *batch, out []Output) []Output {
 func (p *Pod) disown(now lease.Tick, b *batch, out []Output) []Output {
 	switch b.state {
 	case sent: // an answer is on its way, and may still be a yes
-		return p.letGo(now, b, out)
+		return p.release(now, b, out)
 	case fencing:
 		return p.fence(now, b, out)
 	case resolving: // the answer may still prove a yes; it can do no harm any more
@@ -306,7 +306,7 @@ func (p *Pod) disown(now lease.Tick, b *batch, out []Output) []Output {
 
 // letGo lets those keys of a batch go on whose lease is over. Where it lasts,
 // the batch may still commit, so nothing overtakes it there (R12).
-func (p *Pod) letGo(now lease.Tick, b *batch, out []Output) []Output {
+func (p *Pod) release(now lease.Tick, b *batch, out []Output) []Output {
 	for i, name := range b.keys {
 		if k := p.keys[name]; k != nil && k.flight == b && !p.holds(now, b.gens[i]) {
 			k.flight = nil

@@ -23,7 +23,7 @@ type Primary struct {
 type group struct {
 	gen      lease.Gen
 	key      string
-	replicas []lease.Member
+	replicas []lease.GroupMember
 	n        uint64            // the last write (P5)
 	phase    phase             // of that write
 	got      map[string]uint64 // the last invalidation each replica has obeyed
@@ -140,7 +140,7 @@ func (p *Primary) pass(w *write, out []Output) []Output {
 
 // closed reports whether every replica has obeyed the last invalidation.
 func (g *group) closed() bool {
-	return !slices.ContainsFunc(g.replicas, func(m lease.Member) bool { return g.got[m.Node] < g.n })
+	return !slices.ContainsFunc(g.replicas, func(m lease.GroupMember) bool { return g.got[m.Node] < g.n })
 }
 
 // written takes what became of a write that was passed on.
@@ -205,7 +205,7 @@ func (g *group) finish(row *Row, out []Output) []Output {
 // reported takes what a replica says of itself.
 func (p *Primary) reported(in Report, out []Output) []Output {
 	g := p.groups[in.Gen]
-	if g == nil || in.N > g.n || !slices.ContainsFunc(g.replicas, func(m lease.Member) bool { return m.Node == in.From }) {
+	if g == nil || in.N > g.n || !slices.ContainsFunc(g.replicas, func(m lease.GroupMember) bool { return m.Node == in.From }) {
 		return out
 	}
 	g.got[in.From] = max(g.got[in.From], in.N)
@@ -240,7 +240,7 @@ func (p *Primary) beat(out []Output) []Output {
 
 // remind tells one replica what it has not confirmed.
 func (g *group) remind(node string, out []Output) []Output {
-	to := g.replicas[slices.IndexFunc(g.replicas, func(m lease.Member) bool { return m.Node == node })]
+	to := g.replicas[slices.IndexFunc(g.replicas, func(m lease.GroupMember) bool { return m.Node == node })]
 	switch {
 	case g.got[node] < g.n:
 		return append(out, Send{to, Invalidate{g.gen, g.n}})

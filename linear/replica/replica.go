@@ -30,7 +30,7 @@ type Replica struct {
 // copied is a generation of which the node is a replica (C1).
 type copied struct {
 	key     string
-	primary lease.Member
+	primary lease.GroupMember
 	last    uint64 // the last invalidation
 	open    bool   // entries may be kept
 }

@@ -108,7 +108,7 @@ func (s *story) input(t *testing.T, d *datadriven.TestData, who string) Input {
 	case "acquired":
 		in := Acquired{Lease: lease.Lease{Range: lease.Point(arg(t, d, "key")), Gen: gen}}
 		for _, m := range list(d, "group") {
-			in.Group = append(in.Group, lease.Member{Node: m})
+			in.Group = append(in.Group, lease.GroupMember{Node: m})
 		}
 		return in
 	case "revoked":

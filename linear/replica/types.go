@@ -134,7 +134,7 @@ type Output interface{ output() }
 
 // Send sends a message to a member. It may be lost.
 type Send struct {
-	To      lease.Member
+	To      lease.GroupMember
 	Message Message
 }
 

@@ -136,7 +136,7 @@ func TestRefusedStatesGetSmaller(t *testing.T) {
 func TestNewLeaderWaitsForWhoMayLive(t *testing.T) {
 	st := State{Gen: 4, Longest: 5_000_000, Slices: []Held{
 		{Lease: Lease{Range{"", "k"}, 1}, Node: "n1", Host: "dead"},
-		{Lease: Lease{Point("k"), 2}, Node: "n2", Host: "h2", Copies: []Member{{Node: "n1", Host: "dead"}, {Node: "n3", Host: "h3"}}, Want: 2},
+		{Lease: Lease{Point("k"), 2}, Node: "n2", Host: "h2", Copies: []GroupMember{{Node: "n1", Host: "dead"}, {Node: "n3", Host: "h3"}}, Want: 2},
 		{Lease: Lease{Range{"k\x00", ""}, 3}, Node: "n3", Host: "h3"},
 	}}
 	for _, length := range []Tick{2_000_000, 5_000_000, 9_000_000} {
@@ -224,7 +224,7 @@ func TestTablesForEachNode(t *testing.T) {
 	a.table = 5
 	a.slices[0].Range = Range{"", "a\x00"}
 	a.slices[1].Low = "a\x00"
-	a.slices[0].copies = []copied{{Member: Member{Node: "n2"}, until: 50}}
+	a.slices[0].copies = []copied{{GroupMember: GroupMember{Node: "n2"}, until: 50}}
 	for _, c := range []struct {
 		table  uint64
 		groups bool
@@ -246,13 +246,13 @@ func TestTablesForEachNode(t *testing.T) {
 }
 
 // The slice that a primary has acknowledged is inherited, whichever member says so last.
-func TestInheritedWhoeverIsLast(t *testing.T) {
+func TestTransferredWhoeverIsLast(t *testing.T) {
 	for _, order := range [][]string{{"n1", "n2", "n3"}, {"n2", "n1", "n3"}, {"n3", "n2", "n1"}} {
 		a := leading(t, AssignerOptions{}, "n1", "n2", "n3")
 		s := &a.slices[0]
 		s.Range, a.slices[1].Low = Range{"", "\x00"}, "\x00"
 		s.want = 2
-		s.copies = []copied{{Member: Member{Node: "n2"}, until: 90}, {Member: Member{Node: "n3"}, until: 90}}
+		s.copies = []copied{{GroupMember: GroupMember{Node: "n2"}, until: 90}, {GroupMember: GroupMember{Node: "n3"}, until: 90}}
 		s.recalled, s.next, s.until = true, "n3", 90
 		for i, node := range order {
 			if s.Gen != 1 {
@@ -283,7 +283,7 @@ func TestWhatIsBoundStays(t *testing.T) {
 	for name, bind := range map[string]func(s *slice){
 		"recalled":           func(s *slice) { s.recalled = true },
 		"to be replicated":   func(s *slice) { s.want = 1 },
-		"replicated":         func(s *slice) { s.copies = []copied{{Member: Member{Node: "n2"}}} },
+		"replicated":         func(s *slice) { s.copies = []copied{{GroupMember: GroupMember{Node: "n2"}}} },
 		"another's":          func(s *slice) { s.Node = "n2" },
 		"nothing is special": func(*slice) {},
 	} {

@@ -178,8 +178,8 @@ func TestEvenMovesWhatHelps(t *testing.T) {
 		"it is moving":              {"1111", load{0, 0, 0, 0}, func(a *Assigner) { a.slices[0].recalled, a.slices[0].next = true, "n2" }, "2211"},
 		"it has moved lately":       {"1111", load{0, 0, 0, 0}, func(a *Assigner) { a.slices[0].stays = 6 }, "1221"},
 		"it has moved a while ago":  {"1111", load{0, 0, 0, 0}, func(a *Assigner) { a.slices[0].stays = 5 }, "2211"},
-		"it is shared":              {"1111", load{0, 0, 0, 0}, func(a *Assigner) { a.slices[0].copies = []copied{{Member: Member{Node: "n3"}}} }, "1221"},
-		"the other has a busy copy": {"1111", load{0, 0, 0, 0}, func(a *Assigner) { a.slices[3].copies = []copied{{Member: Member{Node: "n2"}, rate: 9}} }, "1111"},
+		"it is shared":              {"1111", load{0, 0, 0, 0}, func(a *Assigner) { a.slices[0].copies = []copied{{GroupMember: GroupMember{Node: "n3"}}} }, "1221"},
+		"the other has a busy copy": {"1111", load{0, 0, 0, 0}, func(a *Assigner) { a.slices[3].copies = []copied{{GroupMember: GroupMember{Node: "n2"}, rate: 9}} }, "1111"},
 		"within the slack":          {"1112", load{10, 10, 10, 22}, func(a *Assigner) { a.opt.Balance.Slack = 100 }, "1112"},
 		"a third node is out of it": {"1113", load{0, 0, 0, 900}, nil, "2113"},
 	} {
@@ -241,7 +241,7 @@ func TestWeights(t *testing.T) {
 		a.slices[i].load.Rate = rate
 	}
 	a.slices[1].recalled, a.slices[1].next = true, "n2"
-	a.slices[3].copies = []copied{{Member: Member{Node: "n1"}, rate: 7}, {Member: Member{Node: "n4"}, rate: 5}}
+	a.slices[3].copies = []copied{{GroupMember: GroupMember{Node: "n1"}, rate: 7}, {GroupMember: GroupMember{Node: "n4"}, rate: 5}}
 	idle := uint64(1 + 320/(8*4))
 	w, total := a.weights([]string{"n1", "n2"})
 	if w["n1"] != 100+idle+8 || w["n2"] != 50+2*idle || w["n3"] != 0 || len(w) != 2 || total != 158+3*idle || a.idle() != idle || a.rate() != 320 {

@@ -114,9 +114,9 @@ func (c *codec) load(l *Load) {
 	list(c, &l.Hot, func(h *HotKey) { c.str(&h.Key); c.num(&h.Rate) })
 }
 
-func (c *codec) members(v *[]Member) {
+func (c *codec) members(v *[]GroupMember) {
 	if c.grouped {
-		list(c, v, func(m *Member) { c.str(&m.Node); c.str(&m.Addr); c.str(&m.Host) })
+		list(c, v, func(m *GroupMember) { c.str(&m.Node); c.str(&m.Addr); c.str(&m.Host) })
 	}
 }
 
@@ -174,7 +174,7 @@ func (c *codec) message(m any) (kind byte) {
 		list(c, &m.Leases, c.lease)
 		c.gens(&m.After)
 		if c.grouped {
-			list(c, &m.Groups, func(g *Group) { c.members((*[]Member)(g)) })
+			list(c, &m.Groups, func(g *Group) { c.members((*[]GroupMember)(g)) })
 		}
 		c.bad = c.bad || len(m.After) != len(m.Leases) || len(m.Groups) > 0 && len(m.Groups) != len(m.Leases)
 		has := m.Table != nil

@@ -15,11 +15,11 @@ var messages = []any{
 	&Grant{},
 	&Renew{Node: "n1/7", Groups: true},
 	&Grant{Leases: []Lease{{Range{"", "m"}, 3}, {Point("m"), 4}}, After: []Gen{2, 0}, Groups: []Group{nil, {{"n1/7", "a", "h"}, {"n2/1", "b", "i"}}},
-		Table: &Table{Slices: []Route{{Lease{Point("m"), 4}, "n1/7", "a", []Member{{"n2/1", "b", "i"}}}}}},
+		Table: &Table{Slices: []Route{{Lease{Point("m"), 4}, "n1/7", "a", []GroupMember{{"n2/1", "b", "i"}}}}}},
 	&Recall{Node: "n1/7", Term: 2, Leases: []Lease{{Range{"m", ""}, 8}}, Next: []string{"127.0.0.1:6381"}},
 	&Gave{Node: "n1/7", Gens: []Gen{8}},
 	&State{Gen: 8, Table: 6, Longest: 1e10, Slices: []Held{{Lease: Lease{Range{}, 8}, Node: "n1/7", Addr: "127.0.0.1:6380", Host: "h"}}},
-	&State{Gen: 8, Slices: []Held{{Lease: Lease{Point("m"), 8}, Node: "n1/7", Copies: []Member{{"n2/1", "b", "i"}}, Want: 2, Pinned: true}}},
+	&State{Gen: 8, Slices: []Held{{Lease: Lease{Point("m"), 8}, Node: "n1/7", Copies: []GroupMember{{"n2/1", "b", "i"}}, Want: 2, Pinned: true}}},
 }
 
 // What the first version could say is written as it always was, byte by byte, so that
@@ -127,8 +127,8 @@ func TestVersionOfEachMessage(t *testing.T) {
 	}{
 		{&Renew{Leaving: true}, 1}, {&Renew{Groups: true}, 2}, {&Renew{Done: true}, 2},
 		{&Grant{Leases: one, After: []Gen{1}}, 1}, {&Grant{Leases: one, After: []Gen{1}, Groups: []Group{nil}}, 2},
-		{&Grant{Table: &Table{Slices: []Route{{Lease: one[0]}}}}, 1}, {&Grant{Table: &Table{Slices: []Route{{Lease: one[0], Copies: []Member{{}}}}}}, 2},
-		{&State{Slices: []Held{{Lease: one[0]}}}, 1}, {&State{Slices: []Held{{Lease: one[0], Copies: []Member{{}}}}}, 2},
+		{&Grant{Table: &Table{Slices: []Route{{Lease: one[0]}}}}, 1}, {&Grant{Table: &Table{Slices: []Route{{Lease: one[0], Copies: []GroupMember{{}}}}}}, 2},
+		{&State{Slices: []Held{{Lease: one[0]}}}, 1}, {&State{Slices: []Held{{Lease: one[0], Copies: []GroupMember{{}}}}}, 2},
 		{&State{Slices: []Held{{Lease: one[0], Want: 1}}}, 2}, {&State{Slices: []Held{{Lease: one[0], Pinned: true}}}, 2},
 		{&Recall{Leases: one, Next: []string{""}}, 1}, {&Gave{Gens: []Gen{3}}, 1},
 	} {

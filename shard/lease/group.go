@@ -14,7 +14,7 @@ type crew struct {
 
 // copied is a replica and what is known about its lease.
 type copied struct {
-	Member
+	GroupMember
 	until Tick // as a slice's, for this member (A1)
 	rate  uint64
 	heard bool // it has reported a rate
@@ -24,15 +24,15 @@ type copied struct {
 func manned(h Held) crew {
 	c := crew{want: h.Want, pinned: h.Pinned}
 	for _, m := range h.Copies {
-		c.copies = append(c.copies, copied{Member: m})
+		c.copies = append(c.copies, copied{GroupMember: m})
 	}
 	return c
 }
 
 // members are the replicas by name.
-func (c crew) members() (out []Member) {
+func (c crew) members() (out []GroupMember) {
 	for _, m := range c.copies {
-		out = append(out, m.Member)
+		out = append(out, m.GroupMember)
 	}
 	return out
 }
@@ -122,7 +122,7 @@ func (a *Assigner) replicate(now Tick) {
 		if s.recalled || s.Node == "" || !a.alive(now, s.Node) {
 			continue
 		}
-		if !slices.EqualFunc(s.members(), a.muster(now, s), func(m Member, c copied) bool { return m == c.Member }) {
+		if !slices.EqualFunc(s.members(), a.muster(now, s), func(m GroupMember, c copied) bool { return m == c.GroupMember }) {
 			s.recalled, s.next = true, s.Node
 		}
 	}
@@ -157,7 +157,7 @@ func (a *Assigner) muster(now Tick, s *slice) (out []copied) {
 	}
 	for _, c := range s.copies {
 		if len(out) < s.want && c.Node != s.Node && !a.nodes[c.Node].leaving && (a.alive(now, c.Node) || now < c.until) {
-			out = append(out, copied{Member: c.Member})
+			out = append(out, copied{GroupMember: c.GroupMember})
 		}
 	}
 	nodes := slices.DeleteFunc(a.living(now), func(n string) bool {
@@ -166,7 +166,7 @@ func (a *Assigner) muster(now Tick, s *slice) (out []copied) {
 	weight, _ := a.weights(nodes)
 	slices.SortStableFunc(nodes, func(m, n string) int { return cmp.Compare(weight[m], weight[n]) })
 	for _, n := range nodes[:min(len(nodes), max(0, s.want-len(out)))] {
-		out = append(out, copied{Member: Member{n, a.nodes[n].addr, a.nodes[n].host}})
+		out = append(out, copied{GroupMember: GroupMember{n, a.nodes[n].addr, a.nodes[n].host}})
 	}
 	return out
 }

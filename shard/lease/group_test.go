@@ -60,7 +60,7 @@ func TestReplicasFollowTheLoad(t *testing.T) {
 		t.Error("replicas without anybody having said how much is too much")
 	}
 	a, s = hot(t, AssignerOptions{})
-	s.copies = []copied{{Member: Member{Node: "n2"}}, {Member: Member{Node: "n3"}}}
+	s.copies = []copied{{GroupMember: GroupMember{Node: "n2"}}, {GroupMember: GroupMember{Node: "n3"}}}
 	a.report("n3", []Load{{Gen: s.Gen, Rate: 40}})
 	a.report("n9", []Load{{Gen: s.Gen, Rate: 80}})
 	if a.report("n1", []Load{{Gen: s.Gen, Rate: 2}}); s.demand() != 42 || s.copies[0].heard || !s.copies[1].heard || s.load.Rate != 2 {
@@ -113,23 +113,23 @@ func TestMuster(t *testing.T) {
 		"the primary leaves":    {func(a *Assigner, _ *slice) { a.nodes["n1"] = member{seen: 5, groups: true, leaving: true} }, nil},
 		"the primary cannot":    {func(a *Assigner, _ *slice) { a.nodes["n1"] = member{seen: 5} }, nil},
 		"the primary is silent": {func(a *Assigner, _ *slice) { a.nodes["n1"] = member{seen: -96, groups: true} }, nil},
-		"whoever was":           {func(_ *Assigner, s *slice) { s.copies = []copied{{Member: Member{Node: "n4"}}} }, []string{"n4", "n2"}},
+		"whoever was":           {func(_ *Assigner, s *slice) { s.copies = []copied{{GroupMember: GroupMember{Node: "n4"}}} }, []string{"n4", "n2"}},
 		"too many were": {func(_ *Assigner, s *slice) {
-			s.copies = []copied{{Member: Member{Node: "n4"}}, {Member: Member{Node: "n3"}}, {Member: Member{Node: "n2"}}}
+			s.copies = []copied{{GroupMember: GroupMember{Node: "n4"}}, {GroupMember: GroupMember{Node: "n3"}}, {GroupMember: GroupMember{Node: "n2"}}}
 		}, []string{"n4", "n3"}},
 		"it was, and leaves": {func(a *Assigner, s *slice) {
-			s.copies = []copied{{Member: Member{Node: "n4"}, until: 50}}
+			s.copies = []copied{{GroupMember: GroupMember{Node: "n4"}, until: 50}}
 			a.nodes["n4"] = member{seen: 5, groups: true, leaving: true}
 		}, []string{"n2", "n3"}},
 		"it was, is silent, and may hold it": {func(a *Assigner, s *slice) {
-			s.copies = []copied{{Member: Member{Node: "n4"}, until: 6}}
+			s.copies = []copied{{GroupMember: GroupMember{Node: "n4"}, until: 6}}
 			a.nodes["n4"] = member{seen: -96, groups: true}
 		}, []string{"n4", "n2"}},
 		"it was, is silent, and does not": {func(a *Assigner, s *slice) {
-			s.copies = []copied{{Member: Member{Node: "n4"}, until: 5}}
+			s.copies = []copied{{GroupMember: GroupMember{Node: "n4"}, until: 5}}
 			a.nodes["n4"] = member{seen: -96, groups: true}
 		}, []string{"n2", "n3"}},
-		"it has become the primary": {func(_ *Assigner, s *slice) { s.copies = []copied{{Member: Member{Node: "n1"}}} }, []string{"n2", "n3"}},
+		"it has become the primary": {func(_ *Assigner, s *slice) { s.copies = []copied{{GroupMember: GroupMember{Node: "n1"}}} }, []string{"n2", "n3"}},
 	} {
 		a, s := hot(t, AssignerOptions{})
 		s.want = 2
@@ -149,13 +149,13 @@ func TestReplicateAsksBack(t *testing.T) {
 		"it wants more": {func(_ *Assigner, s *slice) { s.want = 1 }, true},
 		"it has what it wants": {func(_ *Assigner, s *slice) {
 			s.want = 1
-			s.copies = []copied{{Member: Member{Node: "n2", Addr: "at-n2", Host: "host-n2"}, until: 50}}
+			s.copies = []copied{{GroupMember: GroupMember{Node: "n2", Addr: "at-n2", Host: "host-n2"}, until: 50}}
 		}, false},
-		"it wants fewer": {func(_ *Assigner, s *slice) { s.copies = []copied{{Member: Member{Node: "n2"}, until: 50}} }, true},
+		"it wants fewer": {func(_ *Assigner, s *slice) { s.copies = []copied{{GroupMember: GroupMember{Node: "n2"}, until: 50}} }, true},
 		"it moves":       {func(_ *Assigner, s *slice) { s.want = 1; s.recalled, s.next = true, "n4" }, false},
 		"it is nobody's": {func(_ *Assigner, s *slice) { s.want = 1; s.Node = "" }, false},
 		"its primary is silent": {func(a *Assigner, s *slice) {
-			s.copies = []copied{{Member: Member{Node: "n2"}, until: 50}}
+			s.copies = []copied{{GroupMember: GroupMember{Node: "n2"}, until: 50}}
 			a.nodes["n1"] = member{seen: -96, groups: true}
 		}, false},
 	} {

@@ -45,10 +45,10 @@ type Grant struct {
 
 // Group is who shares a lease: the primary, then the replicas. It is empty if the
 // lease is one node's alone. A generation has the same group for ever.
-type Group []Member
+type Group []GroupMember
 
 // Member is a node in a group.
-type Member struct {
+type GroupMember struct {
 	Node, Addr, Host string
 }
 
@@ -56,7 +56,7 @@ type Member struct {
 func (g Group) Primary(node string) bool { return len(g) == 0 || g[0].Node == node }
 
 // Replicas are the members beside the primary.
-func (g Group) Replicas() []Member { return g[min(1, len(g)):] }
+func (g Group) Replicas() []GroupMember { return g[min(1, len(g)):] }
 
 // Lease is one slice as leased to one node.
 type Lease struct {
@@ -91,7 +91,7 @@ type Route struct {
 	Lease
 	Node   string
 	Addr   string
-	Copies []Member // who else may be asked to read
+	Copies []GroupMember // who else may be asked to read
 }
 
 // Find is the route of key. The zero Table has none.
@@ -125,7 +125,7 @@ type Held struct {
 	Addr string
 	Host string
 
-	Copies []Member // the replicas of this generation
-	Want   int      // how many replicas it is to have
-	Pinned bool     // an operator said so: the load does not change it
+	Copies []GroupMember // the replicas of this generation
+	Want   int           // how many replicas it is to have
+	Pinned bool          // an operator said so: the load does not change it
 }

@@ -79,7 +79,7 @@ type Extend struct {
 // node, Over is the part that goes to Next, as the successor of generation Under.
 type Revoke struct {
 	Gen   Gen
-	Over  Range
+	Range Range
 	Under Gen
 	Next  string
 }
@@ -208,7 +208,7 @@ func (n *Node) Recalled(_ Tick, in Recall, out []NodeOutput) []NodeOutput {
 		out = n.giveUp(l, out) // N4
 		for j := range out[from:] {
 			if r, ok := out[from+j].(Revoke); ok && i < len(in.Next) {
-				r.Over, r.Under, r.Next = l.Range, l.Gen, in.Next[i]
+				r.Range, r.Under, r.Next = l.Range, l.Gen, in.Next[i]
 				out[from+j] = r
 			}
 		}

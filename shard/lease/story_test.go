@@ -140,7 +140,7 @@ func (s *story) said(out []NodeOutput) string {
 		case Revoke:
 			fmt.Fprintf(&b, "revoke generation %d", o.Gen)
 			if o.Next != "" {
-				fmt.Fprintf(&b, ", %v goes to %s under %d", o.Over, o.Next, o.Under)
+				fmt.Fprintf(&b, ", %v goes to %s under %d", o.Range, o.Next, o.Under)
 			}
 			b.WriteByte('\n')
 		case Routes:

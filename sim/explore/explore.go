@@ -42,54 +42,75 @@ func (r Result) String() string {
 	return fmt.Sprintf("%s %d states, %d transitions, %d deep", all, r.States, r.Steps, r.Depth)
 }
 
-// Run explores from the state that begin returns, at most limit states.
+// Run explores from the state that begin returns, at most limit states. It sees the
+// same states and finds the same schedule in every run, however many processors work.
 func Run(limit int, begin func() World) Result {
 	e := &explorer{begin: begin, limit: limit, seen: map[uint64]bool{}}
-	frontier := [][]byte{nil}
-	e.visit(begin())
-	for len(frontier) > 0 && e.res.Violation == nil && e.res.States < limit {
+	e.visit(sum(begin()))
+	for frontier := [][]byte{nil}; len(frontier) > 0; frontier = e.next {
+		e.res.Depth = len(frontier[0])
 		e.next = nil
-		var wg sync.WaitGroup
-		n := runtime.GOMAXPROCS(0)
-		for w := range n {
-			wg.Go(func() {
-				for i := w; i < len(frontier); i += n {
-					if !e.expand(frontier[i]) {
-						return
-					}
-				}
-			})
-		}
-		wg.Wait()
-		if frontier = e.next; len(frontier) > 0 {
-			e.res.Depth = len(frontier[0])
+		if !e.level(frontier) {
+			return e.res
 		}
 	}
-	e.res.Complete = len(frontier) == 0 && e.res.Violation == nil
-	if e.res.Violation != nil {
-		e.res.Trace = trace(begin, e.broken)
-	}
+	e.res.Complete = true
 	return e.res
 }
 
 type explorer struct {
 	begin func() World
 	limit int
+	seen  map[uint64]bool
+	next  [][]byte
+	res   Result
+}
 
-	mu     sync.Mutex
-	seen   map[uint64]bool
-	next   [][]byte
-	res    Result
-	broken []byte
+// batch is how many states are expanded before what was found is taken over in order.
+const batch = 256
+
+// level takes one more choice from each state of the frontier; false means that it is
+// time to stop.
+func (e *explorer) level(frontier [][]byte) bool {
+	for ; len(frontier) > 0; frontier = frontier[min(batch, len(frontier)):] {
+		paths := frontier[:min(batch, len(frontier))]
+		found := make([][]step, len(paths))
+		var wg sync.WaitGroup
+		n := runtime.GOMAXPROCS(0)
+		for w := range n {
+			wg.Go(func() {
+				for i := w; i < len(paths); i += n {
+					found[i] = expand(e.begin, paths[i])
+				}
+			})
+		}
+		wg.Wait()
+		for i, steps := range found {
+			if !e.take(paths[i], steps) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// take notes where the choices after path led; false means that it is time to stop.
+func (e *explorer) take(path []byte, steps []step) bool {
+	for i, s := range steps {
+		after := append(append(make([]byte, 0, len(path)+1), path...), byte(i))
+		if s.err != nil {
+			e.res.Violation, e.res.Trace = s.err, trace(e.begin, after)
+			return false
+		}
+		if e.visit(s.sum) {
+			e.next = append(e.next, after)
+		}
+	}
+	return e.res.States < e.limit
 }
 
 // visit reports whether the state is new.
-func (e *explorer) visit(w World) bool {
-	h := fnv.New64a()
-	h.Write([]byte(w.Dump()))
-	sum := h.Sum64()
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (e *explorer) visit(sum uint64) bool {
 	e.res.Steps++
 	if e.seen[sum] {
 		return false
@@ -99,33 +120,32 @@ func (e *explorer) visit(w World) bool {
 	return true
 }
 
-// expand tries every choice after path; false means that it is time to stop.
-func (e *explorer) expand(path []byte) bool {
-	w := replay(e.begin, path)
-	n := len(w.Choices())
-	for i := range n {
+// step is where a choice leads: a state, or a promise that broke.
+type step struct {
+	sum uint64
+	err error
+}
+
+// expand tries every choice after path, up to the first that breaks a promise.
+func expand(begin func() World, path []byte) []step {
+	w := replay(begin, path)
+	steps := make([]step, len(w.Choices()))
+	for i := range steps {
 		if i > 0 {
-			w = replay(e.begin, path)
+			w = replay(begin, path)
 		}
-		err := choose(w, i)
-		step := append(append(make([]byte, 0, len(path)+1), path...), byte(i))
-		if err != nil {
-			e.mu.Lock()
-			if e.res.Violation == nil || len(step) < len(e.broken) {
-				e.res.Violation, e.broken = err, step
-			}
-			e.mu.Unlock()
-			return false
+		if steps[i].err = choose(w, i); steps[i].err != nil {
+			return steps[:i+1]
 		}
-		if e.visit(w) {
-			e.mu.Lock()
-			e.next = append(e.next, step)
-			e.mu.Unlock()
-		}
+		steps[i].sum = sum(w)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.res.States < e.limit
+	return steps
+}
+
+func sum(w World) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(w.Dump()))
+	return h.Sum64()
 }
 
 // choose turns the panic of an invariant into an error.

@@ -29,16 +29,16 @@ const hour lease.Tick = 1e9
 
 // leases is the world of a scope.
 type leases struct {
-	left      Lease
-	grouped   bool
-	now       lease.Tick
-	nodes     []*holder
-	lives     int
-	assigners []*lease.Assigner // the last one was elected last
-	state     lease.State
-	term      uint64
-	saves     []saving
-	mail      []post
+	left         Lease
+	grouped      bool
+	now          lease.Tick
+	nodes        []*holder
+	incarnations int
+	assigners    []*lease.Assigner // the last one was elected last
+	state        lease.State
+	term         uint64
+	saves        []saving
+	mail         []post
 }
 
 // holder is a node and its handles.
@@ -99,8 +99,8 @@ func (w *leases) settle() {
 }
 
 func (w *leases) live() *holder {
-	w.lives++
-	name := fmt.Sprintf("n%d", w.lives)
+	w.incarnations++
+	name := fmt.Sprintf("n%d", w.incarnations)
 	return &holder{name: name, machine: lease.NewNode(lease.NodeOptions{Node: name, Addr: name, Host: name, Groups: w.grouped}), until: map[lease.Gen]lease.Tick{}, held: map[lease.Gen]lease.Acquire{}}
 }
 
@@ -296,7 +296,7 @@ func (w *leases) Choose(i int) error {
 // Dump implements World. A crashed life's name is spent, so it counts.
 func (w *leases) Dump() string {
 	var b strings.Builder
-	fmt.Fprintln(&b, w.left, w.now, w.lives, w.term, w.state, w.saves, len(w.mail))
+	fmt.Fprintln(&b, w.left, w.now, w.incarnations, w.term, w.state, w.saves, len(w.mail))
 	for _, n := range w.nodes {
 		fmt.Fprint(&b, n.machine.Dump(), n.until)
 	}

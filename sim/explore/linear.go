@@ -15,15 +15,15 @@ import (
 // Linear is a scope for clink: its nodes and one key, the calls clients make in
 // this order, and how often each misfortune may strike.
 type Linear struct {
-	Nodes    int
-	Calls    []Call
-	Moves    int  // the owner is recalled, and another node owns the key
-	Cuts     int  // the owner's slice is cut or joined: the key goes on under another lease
-	Lapses   int  // the owner's lease ends unnoticed, and another node owns the key
-	Losses   int  // an answer of the store is lost; the request may still arrive
-	Forgets  int  // the store loses its guards
-	Abandons int  // a caller's deadline ends
-	Warm     bool // the owner offers its entries when the key moves
+	Nodes     int
+	Calls     []Call
+	Moves     int  // the owner is recalled, and another node owns the key
+	Cuts      int  // the owner's slice is cut or joined: the key goes on under another lease
+	Lapses    int  // the owner's lease ends unnoticed, and another node owns the key
+	Losses    int  // an answer of the store is lost; the request may still arrive
+	Truncates int  // the store loses its guards
+	Abandons  int  // a caller's deadline ends
+	Warm      bool // the owner offers its entries when the key moves
 }
 
 // Call is one client's call, to the key "k" unless Key says otherwise. Node -1
@@ -60,12 +60,12 @@ type linear struct {
 }
 
 type linearNode struct {
-	pod     *clink.Pod
-	entries map[string]clink.Keep
-	until   map[lease.Gen]lease.Tick // what the runtime's handles say
-	heirs   map[lease.Gen]lease.Gen  // under which lease goes on what is kept
-	untold  []lease.Gen              // lapsed, and the node has not noticed
-	calls   map[clink.Op]Call
+	pod        *clink.Pod
+	entries    map[string]clink.Keep
+	until      map[lease.Gen]lease.Tick // what the runtime's handles say
+	successors map[lease.Gen]lease.Gen  // under which lease goes on what is kept
+	untold     []lease.Gen              // lapsed, and the node has not noticed
+	calls      map[clink.Op]Call
 }
 
 // message is a request to the store, from when it is sent to when its answer is
@@ -85,8 +85,8 @@ type message struct {
 func (s Linear) Begin() World {
 	w := &linear{scope: s, left: s, store: sim.NewStore(), judge: sim.NewJudge(), belief: map[string]string{}}
 	for i := range s.Nodes {
-		n := &linearNode{entries: map[string]clink.Keep{}, until: map[lease.Gen]lease.Tick{}, heirs: map[lease.Gen]lease.Gen{}, calls: map[clink.Op]Call{}}
-		n.pod = clink.NewPod(clink.Options{Life: uint64(i + 1), Entry: func(k string) (clink.Keep, bool) { e, ok := n.entries[k]; e.Gen = n.stands(e.Gen); return e, ok }})
+		n := &linearNode{entries: map[string]clink.Keep{}, until: map[lease.Gen]lease.Tick{}, successors: map[lease.Gen]lease.Gen{}, calls: map[clink.Op]Call{}}
+		n.pod = clink.NewPod(clink.Options{Incarnation: uint64(i + 1), Entry: func(k string) (clink.Keep, bool) { e, ok := n.entries[k]; e.Gen = n.stands(e.Gen); return e, ok }})
 		w.nodes = append(w.nodes, n)
 	}
 	w.give(0)
@@ -156,8 +156,8 @@ func (w *linear) choices() (out []choice) {
 			}
 		}
 	}
-	if w.left.Forgets > 0 {
-		add("the store loses its guards", func() { w.left.Forgets--; w.store.Forget(theKey) })
+	if w.left.Truncates > 0 {
+		add("the store loses its guards", func() { w.left.Truncates--; w.store.Forget(theKey) })
 	}
 	return out
 }
@@ -171,14 +171,14 @@ func (w *linear) step(i int, in clink.Input) {
 		switch out := out.(type) {
 		case clink.ReadSplits:
 			w.step(i, clink.Splits{Call: out.Call, Points: w.store.Points()})
-		case clink.SetGuard, clink.Load, clink.Store, clink.Lent:
+		case clink.SetGuard, clink.Load, clink.Store, clink.Locked:
 			w.msgs = append(w.msgs, &message{node: i, out: out})
 		case clink.Keep:
 			n.entries[out.Key] = out
 		case clink.Drop:
 			delete(n.entries, out.Key)
 		case clink.Retag:
-			n.heirs[out.Old] = out.New
+			n.successors[out.Old] = out.New
 		case clink.Evaluate:
 			w.decide(i, out)
 		case clink.Reply:
@@ -227,7 +227,7 @@ func (w *linear) call(i int, c Call) {
 	case sim.Del:
 		w.step(i, clink.Write{Op: op, Muts: []clink.Mut{{Key: c.key(), Delete: true}}})
 	case sim.Transact:
-		w.step(i, clink.Lend{Op: op, ID: transaction(op), Keys: []string{c.key()}})
+		w.step(i, clink.Lock{Op: op, ID: transaction(op), Keys: []string{c.key()}})
 	default:
 		w.step(i, clink.Update{Op: op, Keys: []string{c.key()}})
 	}
@@ -238,7 +238,7 @@ func transaction(op clink.Op) clink.ID { return clink.ID{0: 0xff, 15: byte(op)} 
 
 // transact reads what is there, and then decides what to write; the guard is looked at
 // when it commits.
-func (w *linear) transact(m *message, out clink.Lent) {
+func (w *linear) transact(m *message, out clink.Locked) {
 	c := w.nodes[m.node].calls[out.Op] // zero if the caller has gone: but then nothing was lent
 	value := fmt.Sprintf("v%d", out.Op)
 	w.belief[value] = w.judge.Current(c.key())
@@ -260,7 +260,7 @@ func (w *linear) progress(m *message) {
 		m.answer = clink.Loaded{Call: out.Call, Row: w.store.Load(0, out.Key)}
 	case clink.Store:
 		w.commit(m, out)
-	case clink.Lent:
+	case clink.Locked:
 		if m.muts == nil {
 			w.transact(m, out)
 			return
@@ -310,14 +310,14 @@ func (w *linear) lose(m *message) {
 	}
 	switch out := m.out.(type) {
 	case clink.SetGuard:
-		w.step(m.node, clink.Guarded{Call: out.Call, Status: clink.Lost})
+		w.step(m.node, clink.Guarded{Call: out.Call, Status: clink.StatusUnknown})
 	case clink.Load:
 		w.forget(m)
-		w.step(m.node, clink.Loaded{Call: out.Call, Status: clink.Lost})
+		w.step(m.node, clink.Loaded{Call: out.Call, Status: clink.StatusUnknown})
 	case clink.Store:
-		w.step(m.node, clink.Stored{Call: out.Call, Status: clink.Lost})
-	case clink.Lent:
-		w.step(m.node, clink.Stored{Call: out.Call, Status: clink.Lost})
+		w.step(m.node, clink.Stored{Call: out.Call, Status: clink.StatusUnknown})
+	case clink.Locked:
+		w.step(m.node, clink.Stored{Call: out.Call, Status: clink.StatusUnknown})
 	}
 }
 
@@ -361,8 +361,8 @@ func (w *linear) cut() {
 
 // stands is the lease that what is kept under gen stands under by now.
 func (n *linearNode) stands(gen lease.Gen) lease.Gen {
-	for n.heirs[gen] != 0 {
-		gen = n.heirs[gen]
+	for n.successors[gen] != 0 {
+		gen = n.successors[gen]
 	}
 	return gen
 }
@@ -403,12 +403,12 @@ func (w *linear) latest() error {
 // Dump implements World.
 func (w *linear) Dump() string {
 	var b strings.Builder
-	fmt.Fprintln(&b, w.now, w.owner, w.gen, w.begun, w.left.Moves, w.left.Cuts, w.held, w.left.Lapses, w.left.Losses, w.left.Forgets, w.left.Abandons, w.belief)
+	fmt.Fprintln(&b, w.now, w.owner, w.gen, w.begun, w.left.Moves, w.left.Cuts, w.held, w.left.Lapses, w.left.Losses, w.left.Truncates, w.left.Abandons, w.belief)
 	b.WriteString(w.store.Dump())
 	b.WriteString(w.judge.Dump())
 	for _, n := range w.nodes {
 		b.WriteString(n.pod.Dump())
-		fmt.Fprintln(&b, n.until, n.heirs, n.untold, n.calls)
+		fmt.Fprintln(&b, n.until, n.successors, n.untold, n.calls)
 		for _, key := range slices.Sorted(maps.Keys(n.entries)) {
 			e := n.entries[key]
 			fmt.Fprintln(&b, key, e.Gen, e.Row.Exists, string(e.Row.Value))
@@ -438,7 +438,7 @@ func show(out clink.Output) string {
 		return fmt.Sprintf("guard %v", out.Token)
 	case clink.Load:
 		return fmt.Sprintf("load %d", out.Call)
-	case clink.Lent:
+	case clink.Locked:
 		return fmt.Sprintf("transaction %d", out.Op)
 	case clink.Store:
 		return fmt.Sprintf("store %q under %v", out.Muts[0].Value, out.Muts[0].Guard)

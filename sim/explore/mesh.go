@@ -86,15 +86,15 @@ type meshSession struct {
 // Begin returns the first state.
 func (s Mesh) Begin() World {
 	w := &meshWorld{scope: s, left: s, store: sim.NewMeshStore(), causes: map[mesh.Dot]causes{}}
-	w.view = mesh.View{Number: 1, Newest: mesh.Origin(s.Servers)}
+	w.view = mesh.View{Number: 1, Newest: mesh.Incarnation(s.Servers)}
 	for i := range s.Servers {
-		w.view.Ring = append(w.view.Ring, mesh.Origin(i+1))
+		w.view.Ring = append(w.view.Ring, mesh.Incarnation(i+1))
 	}
 	if s.Concurrent {
 		w.store.Concurrent()
 	}
 	for i := range s.Servers {
-		w.add(mesh.New(w.options(mesh.Origin(i + 1))))
+		w.add(mesh.New(w.options(mesh.Incarnation(i + 1))))
 	}
 	for range s.Sessions {
 		w.sessions = append(w.sessions, &meshSession{past: causes{}, saw: map[string][]mesh.Dot{}})
@@ -158,7 +158,7 @@ func (w *meshWorld) choices() (out []choice) {
 		}
 	}
 	for i, m := range w.servers {
-		if w.left.Beats > 0 && m != nil && !w.down[i] && m.View().Ring[0] == mesh.Origin(i+1) {
+		if w.left.Beats > 0 && m != nil && !w.down[i] && m.View().Ring[0] == mesh.Incarnation(i+1) {
 			add(fmt.Sprintf("%d beats", i+1), func() { w.left.Beats--; w.step(i, mesh.Beat{}) })
 		}
 	}
@@ -202,11 +202,11 @@ func (w *meshWorld) call(i, at int, call MeshCall) {
 		w.step(at, c.tx.Look(w.op, strings.Split(call.Look, "")...))
 	case call.Commit != "":
 		for _, k := range strings.Split(call.Commit, "") {
-			c.tx.Set(mesh.Mut{Key: k, Value: fmt.Appendf(nil, "t%d", i), Over: c.saw[k]})
+			c.tx.Set(mesh.Mut{Key: k, Value: fmt.Appendf(nil, "t%d", i), Supersedes: c.saw[k]})
 		}
 		w.step(at, c.tx.Commit(w.op))
 	case call.Put != "":
-		w.step(at, c.Put(w.op, mesh.Mut{Key: call.Put, Value: fmt.Appendf(nil, "v%d.%d", i, c.next), Delete: call.Delete, Over: c.saw[call.Put]}))
+		w.step(at, c.Put(w.op, mesh.Mut{Key: call.Put, Value: fmt.Appendf(nil, "v%d.%d", i, c.next), Delete: call.Delete, Supersedes: c.saw[call.Put]}))
 	case len(call.Read) == 1:
 		w.step(at, c.Read(w.op, call.Read))
 	default:
@@ -226,7 +226,7 @@ func (w *meshWorld) replied(r mesh.Reply) {
 	}
 	c := w.sessions[i]
 	c.busy = false
-	if r.Outcome == mesh.Busy || r.Outcome == mesh.Behind || r.Outcome == mesh.Over { // it asks again, or another
+	if r.Outcome == mesh.Busy || r.Outcome == mesh.Behind || r.Outcome == mesh.Expelled { // it asks again, or another
 		c.next--
 		return
 	}
@@ -281,14 +281,14 @@ func (w *meshWorld) judge(i int, c *meshSession, keys []string, items []mesh.Ite
 		for k, it := range items {
 			c.saw[keys[k]] = it.Dots()
 			view := w.servers[c.at].View()
-			w.fail(w.store.Same(keys[k], it, func(d mesh.Dot) bool { return c.Knows(d) || view.Retired(d.Origin) }))
+			w.fail(w.store.Same(keys[k], it, func(d mesh.Dot) bool { return c.Knows(d) || view.Retired(d.Incarnation) }))
 		}
 		return
 	}
 	for k, it := range items {
 		d, found := w.store.Find(keys[k], it.Stamp)
 		switch {
-		case it.Stamp.Origin == 0: // never written, or buried
+		case it.Stamp.Incarnation == 0: // never written, or buried
 		case !found:
 			w.fail(fmt.Errorf("session %d reads %s = %v, which nobody wrote", i, keys[k], it))
 		case w.causes[d] == nil: // its writer has not heard of it
@@ -342,7 +342,7 @@ func (w *meshWorld) step(i int, in mesh.Input) {
 			w.reqs = append(w.reqs, &meshRequest{server: i, out: out})
 		case mesh.Send:
 			switch m := out.Message.(type) {
-			case mesh.Greeting:
+			case mesh.Resync:
 				w.step(int(out.To)-1, mesh.Received{Message: m})
 			case mesh.Snapshot:
 				opt := w.options(out.To)
@@ -353,17 +353,17 @@ func (w *meshWorld) step(i int, in mesh.Input) {
 				w.links[i] = append(slices.Clone(w.links[i]), m)
 			}
 		case mesh.Retire:
-			w.retire(out.Origin)
+			w.retire(out.Incarnation)
 		case mesh.Release:
-			w.store.Release(out.Life)
-		case mesh.Forget:
-			if w.scope.Async && out.Origin != mesh.Outside {
-				w.store.Trim(out.Origin, out.Upto)
+			w.store.Release(out.Incarnation)
+		case mesh.Truncate:
+			if w.scope.Async && out.Incarnation != mesh.External {
+				w.store.Trim(out.Incarnation, out.Upto)
 				continue
 			}
-			w.store.Forget(out.Origin, out.Upto)
-		case mesh.Bury:
-			w.store.Bury(out.Before)
+			w.store.Truncate(out.Incarnation, out.Upto)
+		case mesh.CollectTombstones:
+			w.store.CollectTombstones(out.Before)
 		case mesh.Reply:
 			w.replied(out)
 		}
@@ -401,10 +401,10 @@ func (w *meshWorld) progress(r *meshRequest) {
 	case mesh.Fetch:
 		r.answer = mesh.Fetched{Call: out.Call, Writes: w.store.Fetch(out.Dots)}
 	case mesh.Recover: // their leases have ended
-		for _, o := range out.Lives {
+		for _, o := range out.Incarnations {
 			w.stop(int(o) - 1)
 		}
-		r.answer = mesh.Recovered{View: out.View, Writes: w.store.Recover(out.Lives), Back: w.store.Back(out.Lives)}
+		r.answer = mesh.Recovered{View: out.View, Writes: w.store.Recover(out.Incarnations), Back: w.store.Back(out.Incarnations)}
 	case mesh.Poll:
 		r.answer = mesh.Polled{View: out.View, Writes: w.store.Poll(out.After)}
 	case mesh.Persist:
@@ -439,8 +439,8 @@ func (w *meshWorld) rest() {
 				w.tell(i)
 			}
 		}
-		for _, o := range w.view.Lost {
-			if w.scope.Async && len(w.store.Back([]mesh.Origin{o})) == 0 {
+		for _, o := range w.view.Departed {
+			if w.scope.Async && len(w.store.Back([]mesh.Incarnation{o})) == 0 {
 				w.bring(o, int(w.view.Ring[0])-1)
 			}
 		}
@@ -460,7 +460,7 @@ func (w *meshWorld) rest() {
 	first := w.servers[w.view.Ring[0]-1]
 	for _, o := range w.view.Ring {
 		m := w.servers[o-1]
-		if !m.Visible().Equal(first.Received()) || w.store.Journal() > 0 || !m.Idle() || len(w.view.Lost) > 0 {
+		if !m.Visible().Equal(first.Received()) || w.store.Journal() > 0 || !m.Idle() || len(w.view.Departed) > 0 {
 			w.fail(fmt.Errorf("all is at rest, and server %d shows %v of %v in %+v; the journal keeps %d writes", o, m.Visible(), first.Received(), w.view, w.store.Journal()))
 		}
 		w.fail(w.store.Agree(m))

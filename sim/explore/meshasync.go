@@ -8,9 +8,9 @@ import (
 )
 
 // options of a life that begins now.
-func (w *meshWorld) options(o mesh.Origin) mesh.Options {
+func (w *meshWorld) options(o mesh.Incarnation) mesh.Options {
 	s := w.scope
-	return mesh.Options{Self: o, View: w.view, Keys: s.Capacity, Window: s.Window, Versions: s.Versions, Concurrent: s.Concurrent, Async: s.Async, Batch: s.Batch}
+	return mesh.Options{Incarnation: o, View: w.view, Keys: s.Capacity, Window: s.Window, Versions: s.Versions, Concurrent: s.Concurrent, Async: s.Async, Batch: s.Batch}
 }
 
 // found are the logs that may be found, and where.
@@ -18,12 +18,12 @@ func (w *meshWorld) found() (out []choice) {
 	if !w.scope.Async {
 		return nil
 	}
-	for _, o := range w.view.Lost {
-		if len(w.store.Back([]mesh.Origin{o})) > 0 {
+	for _, o := range w.view.Departed {
+		if len(w.store.Back([]mesh.Incarnation{o})) > 0 {
 			continue
 		}
 		for i, m := range w.servers {
-			if m != nil && !w.down[i] && slices.Contains(m.View().Lost, o) {
+			if m != nil && !w.down[i] && slices.Contains(m.View().Departed, o) {
 				out = append(out, choice{fmt.Sprintf("the log of %d is found at %d", o, i+1), func() { w.bring(o, i) }})
 			}
 		}
@@ -32,8 +32,8 @@ func (w *meshWorld) found() (out []choice) {
 }
 
 // bring gives a log to a server.
-func (w *meshWorld) bring(o mesh.Origin, i int) {
-	w.step(i, mesh.Returned{Life: o, Writes: w.store.Found(o)})
+func (w *meshWorld) bring(o mesh.Incarnation, i int) {
+	w.step(i, mesh.Returned{Incarnation: o, Writes: w.store.Found(o)})
 }
 
 // merge is what the store does for whoever merges.
@@ -54,24 +54,24 @@ func (w *meshWorld) merge(out mesh.Output) mesh.Input {
 func (w *meshWorld) stable(out mesh.Flush) {
 	for _, o := range w.view.Ring {
 		for _, f := range out.Writes {
-			if m := w.servers[o-1]; m != nil && !w.down[o-1] && !m.Received().Covers(f.Dot) && !w.retired(f.Dot.Origin) {
+			if m := w.servers[o-1]; m != nil && !w.down[o-1] && !m.Received().Covers(f.Dot) && !w.retired(f.Dot.Incarnation) {
 				w.fail(fmt.Errorf("%v is to be merged, and server %d has not received it", f, o))
 			}
 		}
 	}
 }
 
-func (w *meshWorld) retired(o mesh.Origin) bool {
-	return o <= w.view.Newest && !slices.Contains(w.view.Ring, o) && !slices.Contains(w.view.Lost, o)
+func (w *meshWorld) retired(o mesh.Incarnation) bool {
+	return o <= w.view.Newest && !slices.Contains(w.view.Ring, o) && !slices.Contains(w.view.Departed, o)
 }
 
 // unanswered is what a server hears of a request whose answer is lost; nil if that does not happen.
 func unanswered(out mesh.Output) mesh.Input {
 	switch out := out.(type) {
 	case mesh.Persist:
-		return mesh.Persisted{Call: out.Call, Status: mesh.Lost}
+		return mesh.Persisted{Call: out.Call, Status: mesh.StatusUnknown}
 	case mesh.Flush:
-		return mesh.Flushed{Call: out.Call, Status: mesh.Lost}
+		return mesh.Flushed{Call: out.Call, Status: mesh.StatusUnknown}
 	}
 	return nil
 }

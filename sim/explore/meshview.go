@@ -17,7 +17,7 @@ func (w *meshWorld) changes() (out []choice) {
 		}
 	}
 	for i, m := range w.servers {
-		o := mesh.Origin(i + 1)
+		o := mesh.Incarnation(i + 1)
 		member := slices.Contains(w.view.Ring, o)
 		switch {
 		case m == nil && member:
@@ -72,20 +72,20 @@ func (w *meshWorld) stop(i int) {
 func (w *meshWorld) decide() mesh.View {
 	v := w.view
 	v.Number++
-	v.Ring, v.Lost = slices.Clone(v.Ring), slices.Clone(v.Lost)
+	v.Ring, v.Departed = slices.Clone(v.Ring), slices.Clone(v.Departed)
 	return v
 }
 
-func (w *meshWorld) exclude(o mesh.Origin) {
+func (w *meshWorld) exclude(o mesh.Incarnation) {
 	v := w.decide()
-	v.Ring = slices.DeleteFunc(v.Ring, func(r mesh.Origin) bool { return r == o })
-	v.Lost = append(v.Lost, o)
+	v.Ring = slices.DeleteFunc(v.Ring, func(r mesh.Incarnation) bool { return r == o })
+	v.Departed = append(v.Departed, o)
 	w.view = v
 }
 
-func (w *meshWorld) retire(o mesh.Origin) {
-	if v := w.decide(); slices.Contains(v.Lost, o) {
-		v.Lost = slices.DeleteFunc(v.Lost, func(l mesh.Origin) bool { return l == o })
+func (w *meshWorld) retire(o mesh.Incarnation) {
+	if v := w.decide(); slices.Contains(v.Departed, o) {
+		v.Departed = slices.DeleteFunc(v.Departed, func(l mesh.Incarnation) bool { return l == o })
 		w.view = v
 	}
 }
@@ -116,12 +116,12 @@ func (w *meshWorld) connect(i int) {
 // after and before are the neighbours of a server.
 func (w *meshWorld) after(i int) int {
 	ring := w.servers[i].View().Ring
-	return int(ring[(slices.Index(ring, mesh.Origin(i+1))+1)%len(ring)]) - 1
+	return int(ring[(slices.Index(ring, mesh.Incarnation(i+1))+1)%len(ring)]) - 1
 }
 
 func (w *meshWorld) before(i int) int {
 	ring := w.view.Ring
-	return int(ring[(slices.Index(ring, mesh.Origin(i+1))+len(ring)-1)%len(ring)]) - 1
+	return int(ring[(slices.Index(ring, mesh.Incarnation(i+1))+len(ring)-1)%len(ring)]) - 1
 }
 
 func (w *meshWorld) checkRing() {
@@ -129,7 +129,7 @@ func (w *meshWorld) checkRing() {
 	for i, m := range w.servers {
 		switch {
 		case m == nil || w.down[i]:
-		case slices.Contains(w.view.Ring, mesh.Origin(i+1)):
+		case slices.Contains(w.view.Ring, mesh.Incarnation(i+1)):
 			members = append(members, m)
 		default:
 			others = append(others, m)

@@ -61,7 +61,7 @@ func (s Replicas) Begin() World {
 	for i := range s.Nodes {
 		n := &sharer{primary: replica.NewPrimary(), waits: map[replica.Call]clink.Output{}}
 		n.replica = replica.NewReplica(replica.Options{Node: member(i).Node})
-		n.pod = clink.NewPod(clink.Options{Life: uint64(i + 1), Entry: func(string) (clink.Keep, bool) {
+		n.pod = clink.NewPod(clink.Options{Incarnation: uint64(i + 1), Entry: func(string) (clink.Keep, bool) {
 			if n.entry == nil {
 				return clink.Keep{}, false
 			}
@@ -82,7 +82,7 @@ func (s Replicas) Begin() World {
 	return w
 }
 
-func member(i int) lease.Member { return lease.Member{Node: fmt.Sprint("n", i)} }
+func member(i int) lease.GroupMember { return lease.GroupMember{Node: fmt.Sprint("n", i)} }
 
 // next begins a generation, which nobody has yet.
 func (w *sharing) next() {
@@ -213,7 +213,7 @@ func (w *sharing) step(i int, in clink.Input) {
 	case clink.Guarded:
 		w.primary(i, n.primary.Step(replica.Guarded{Call: replica.Call(in.Call), OK: in.Status == clink.OK}, nil))
 	case clink.Stored:
-		w.primary(i, n.primary.Step(replica.Written{Call: replica.Call(in.Call), Known: in.Status != clink.Lost}, nil))
+		w.primary(i, n.primary.Step(replica.Written{Call: replica.Call(in.Call), Known: in.Status != clink.StatusUnknown}, nil))
 	}
 	w.pod(i, in)
 }
@@ -330,7 +330,7 @@ func (w *sharing) lose(m *message) {
 	if m.orphan = true; m.answer != nil {
 		w.forget(m)
 	}
-	w.step(m.node, clink.Stored{Call: m.out.(clink.Store).Call, Status: clink.Lost})
+	w.step(m.node, clink.Stored{Call: m.out.(clink.Store).Call, Status: clink.StatusUnknown})
 }
 
 // Choices implements World.

@@ -136,7 +136,7 @@ func (s *Store) write(ctx context.Context, conn *sql.Conn, id store.ID, sorted [
 					return err
 				}
 			}
-			left := life(c.Mutation)
+			left := ttl(c.Mutation)
 			args = append(args, []byte(c.Key), value(c.Mutation), int64(c.stamp.Version), id[:], c.due, left)
 			switch {
 			case c.due.Valid:

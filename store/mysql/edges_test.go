@@ -307,7 +307,7 @@ func TestErrorsAreSorted(t *testing.T) {
 
 // A row that has expired is buried before anybody is told, and old deletes are
 // forgotten under a floor for the versions of absence.
-func TestExpiredRowsAreBuried(t *testing.T) {
+func TestExpiredRowsAreCollected(t *testing.T) {
 	url := fresh(t, Migration{})
 	s := open(t, Options{URL: url})
 	db := admin(t, url)

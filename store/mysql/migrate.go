@@ -152,7 +152,7 @@ func (s *Store) sweep(ctx context.Context) error {
 			return err
 		}
 		for key, version := range expired {
-			if _, err := s.bury(ctx, key, version); err != nil {
+			if _, err := s.collect(ctx, key, version); err != nil {
 				return err
 			}
 		}

@@ -207,7 +207,7 @@ const (
 	loadSQL = `SELECT r.value, r.version, r.writer, r.written, r.due, ` + began + `, m.floor,
 		(SELECT g.token FROM freshet_guards g WHERE g.low <= ? ORDER BY g.low DESC LIMIT 1)
 		FROM freshet_meta m LEFT JOIN freshet_rows r ON r.k = ? WHERE m.one = 1`
-	burySQL = `UPDATE freshet_rows SET value = NULL, version = version + 1, written = ` + now + `, due = ` + now + `
+	collectSQL = `UPDATE freshet_rows SET value = NULL, version = version + 1, written = ` + now + `, due = ` + now + `
 		WHERE k = ? AND version = ? AND value IS NOT NULL AND due <= ` + began
 	aliveSQL = ` value IS NOT NULL AND (due IS NULL OR due > ` + began + `)`
 	scanSQL  = `SELECT k FROM freshet_rows WHERE k >= ? AND` + aliveSQL + ` ORDER BY k LIMIT ?`
@@ -240,7 +240,7 @@ func (s *Store) Load(ctx context.Context, key string) (store.Row, error) {
 		if row.TTL = micros(due.Int64 - at); row.TTL > 0 {
 			return row, nil
 		}
-		buried, err := s.bury(ctx, key, version.Int64)
+		buried, err := s.collect(ctx, key, version.Int64)
 		if err != nil {
 			return store.Row{}, s.failed("burying "+quote(key), err)
 		}
@@ -252,8 +252,8 @@ func (s *Store) Load(ctx context.Context, key string) (store.Row, error) {
 
 // bury makes an absence of the row of a version, if it has expired. It may be said
 // twice.
-func (s *Store) bury(ctx context.Context, key string, version int64) (bool, error) {
-	done, err := s.db.ExecContext(ctx, burySQL, []byte(key), version)
+func (s *Store) collect(ctx context.Context, key string, version int64) (bool, error) {
+	done, err := s.db.ExecContext(ctx, collectSQL, []byte(key), version)
 	if err != nil {
 		return false, err
 	}

@@ -76,7 +76,7 @@ func value(m *store.Mutation) []byte {
 
 // life is how long from the write on the row lives, in the server's unit; null for
 // ever. An absence begins at once.
-func life(m *store.Mutation) sql.NullInt64 {
+func ttl(m *store.Mutation) sql.NullInt64 {
 	switch {
 	case m.Delete:
 		return sql.NullInt64{Valid: true}
@@ -99,7 +99,7 @@ const putSQL = `INSERT INTO freshet_rows (k, value, version, writer, written, du
 // put writes one key in one statement.
 func (s *Store) put(ctx context.Context, conn *sql.Conn, id store.ID, muts []store.Mutation) ([]store.Stamp, error) {
 	m := &muts[0]
-	key, left := []byte(m.Key), life(m)
+	key, left := []byte(m.Key), ttl(m)
 	low, known := s.bounds.over(m.Key)
 	if !known {
 		return nil, s.seek(ctx, conn, m, low)

@@ -12,19 +12,19 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/freshet-cache/freshet/store/dotted"
+	"github.com/freshet-cache/freshet/store/journal"
 )
 
 // spaces are the causal spaces of a store: one that has every write before it is acknowledged, one that keeps concurrent
 // writes, one into which writes are merged, and a log.
-type spaces struct{ rows, beside, merged, log *Dotted }
+type spaces struct{ rows, beside, merged, log *Journal }
 
 func spacesOf(t *testing.T, s *Store) (all spaces) {
 	t.Helper()
-	for name, d := range map[string]**Dotted{"rows": &all.rows, "beside": &all.beside, "merged": &all.merged, "log": &all.log} {
+	for name, d := range map[string]**Journal{"rows": &all.rows, "beside": &all.beside, "merged": &all.merged, "log": &all.log} {
 		var err error
-		if *d, err = s.Dotted(name); err == nil {
-			err = (*d).Keep(t.Context(), name == "beside")
+		if *d, err = s.Journal(name); err == nil {
+			err = (*d).KeepSiblings(t.Context(), name == "beside")
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -70,13 +70,13 @@ func (c *causalCrasher) note(err error, holds func(all spaces) error) {
 }
 
 // A row is never older than what was said of it: absent, it says what was buried.
-func atLeast(d *Dotted, key string, stamp dotted.Stamp) error {
+func atLeast(d *Journal, key string, stamp journal.Stamp) error {
 	rows, err := d.Load(context.Background(), key)
 	if err != nil {
 		return err
 	}
 	is := rows[0].Stamp
-	for _, v := range rows[0].Among {
+	for _, v := range rows[0].Siblings {
 		if is.Less(v.Stamp) {
 			is = v.Stamp
 		}
@@ -92,48 +92,48 @@ func atLeast(d *Dotted, key string, stamp dotted.Stamp) error {
 }
 
 // journaled wants a write in the journal unless it was let go.
-func journaled(d *Dotted, dot dotted.Dot) error {
-	left, settled, err := d.Journal(context.Background(), dot.Origin, dot.N-1, 1)
-	if err == nil && dot.N > settled && (len(left) == 0 || left[0].N != dot.N || string(left[0].Body) != fmt.Sprint("body ", dot.N)) {
+func journaled(d *Journal, dot journal.Dot) error {
+	left, truncated, err := d.Entries(context.Background(), dot.Incarnation, dot.N-1, 1)
+	if err == nil && dot.N > truncated && (len(left) == 0 || left[0].N != dot.N || string(left[0].Body) != fmt.Sprint("body ", dot.N)) {
 		err = fmt.Errorf("the journal has %+v, and %+v was written", left, dot)
 	}
 	return err
 }
 
 // server is one life after the other of a server: each writes two keys at once, has its journal let go, and is fenced.
-func (c *causalCrasher) server(all spaces, d func(spaces) *Dotted, id uint32, rnd *rand.Rand) {
+func (c *causalCrasher) server(all spaces, d func(spaces) *Journal, id uint32, rnd *rand.Rand) {
 	ctx, here, beside := context.Background(), d(all), d(all) == all.beside
 	a, b := fmt.Sprint("a", id), fmt.Sprint("b", id)
-	var over []dotted.Dot
+	var over []journal.Dot
 	time := uint64(0)
-	for life := id; life < id+30; life += 10 {
-		name := dotted.NewName()
-		c.note(here.Begin(ctx, life, name), func(all spaces) error {
-			if err := d(all).Begin(ctx, life, dotted.NewName()); !errors.Is(err, dotted.ErrBegun) {
-				return fmt.Errorf("life %d begins again: %v", life, err)
+	for incarnation := id; incarnation < id+30; incarnation += 10 {
+		name := journal.NewName()
+		c.note(here.Begin(ctx, incarnation, name), func(all spaces) error {
+			if err := d(all).Begin(ctx, incarnation, journal.NewName()); !errors.Is(err, journal.ErrBegun) {
+				return fmt.Errorf("life %d begins again: %v", incarnation, err)
 			}
 			return nil
 		})
 		for n := uint64(1); n <= 8; n++ {
 			time += uint64(1 + rnd.IntN(3))
-			w := dotted.Write{Dot: dotted.Dot{Origin: life, N: n}, Stamp: dotted.Stamp{Time: time, Origin: life}, Body: []byte(fmt.Sprint("body ", n))}
+			w := journal.Write{Dot: journal.Dot{Incarnation: incarnation, N: n}, Stamp: journal.Stamp{Time: time, Incarnation: incarnation}, Body: []byte(fmt.Sprint("body ", n))}
 			for _, key := range []string{a, b} {
-				w.Muts = append(w.Muts, dotted.Mutation{Key: key, Value: []byte(fmt.Sprint(life, " ", n)), Delete: rnd.IntN(4) == 0, Over: over})
+				w.Muts = append(w.Muts, journal.Mutation{Key: key, Value: []byte(fmt.Sprint(incarnation, " ", n)), Delete: rnd.IntN(4) == 0, Supersedes: over})
 			}
 			if beside {
-				over = []dotted.Dot{w.Dot}
+				over = []journal.Dot{w.Dot}
 			}
 			c.note(here.Persist(ctx, w), func(all spaces) error {
 				return errors.Join(journaled(d(all), w.Dot), atLeast(d(all), a, w.Stamp), atLeast(d(all), b, w.Stamp))
 			})
 			if rnd.IntN(6) == 0 { // a crash may undo both
-				c.note(errors.Join(here.Forget(ctx, life, n-1), here.Bury(ctx, time/2)), func(spaces) error { return nil })
+				c.note(errors.Join(here.Truncate(ctx, incarnation, n-1), here.CollectTombstones(ctx, time/2)), func(spaces) error { return nil })
 			}
 		}
-		c.note(here.Fence(ctx, life), func(all spaces) error {
-			err := d(all).Persist(ctx, dotted.Write{Dot: dotted.Dot{Origin: life, N: 99}, Stamp: dotted.Stamp{Time: 1, Origin: life}})
-			if !errors.Is(err, dotted.ErrFenced) {
-				return fmt.Errorf("life %d goes on: %v", life, err)
+		c.note(here.Fence(ctx, incarnation), func(all spaces) error {
+			err := d(all).Persist(ctx, journal.Write{Dot: journal.Dot{Incarnation: incarnation, N: 99}, Stamp: journal.Stamp{Time: 1, Incarnation: incarnation}})
+			if !errors.Is(err, journal.ErrFenced) {
+				return fmt.Errorf("life %d goes on: %v", incarnation, err)
 			}
 			return nil
 		})
@@ -146,16 +146,16 @@ func (c *causalCrasher) merger(all spaces, rnd *rand.Rand) {
 	for term := uint64(1); term <= 4; term++ {
 		_, err := all.merged.Claim(ctx, term)
 		c.note(err, func(all spaces) error {
-			if _, err := all.merged.Claim(ctx, term-1); !errors.Is(err, dotted.ErrFenced) {
+			if _, err := all.merged.Claim(ctx, term-1); !errors.Is(err, journal.ErrFenced) {
 				return fmt.Errorf("a term before %d claims: %v", term, err)
 			}
 			return nil
 		})
 		for n := range uint64(5) {
 			time++
-			f := dotted.Flush{Term: term, Number: n + 1, Mark: []byte(fmt.Sprintf("%03d", time))}
+			f := journal.Flush{Term: term, Number: n + 1, Mark: []byte(fmt.Sprintf("%03d", time))}
 			for _, key := range []string{"a", "b"} {
-				f.Rows = append(f.Rows, dotted.Keyed{Key: key, Row: dotted.Row{Exists: rnd.IntN(4) > 0, Value: f.Mark, Stamp: dotted.Stamp{Time: time, Origin: 1}, Dot: dotted.Dot{Origin: 1, N: time}}})
+				f.Rows = append(f.Rows, journal.Keyed{Key: key, Row: journal.Row{Exists: rnd.IntN(4) > 0, Value: f.Mark, Stamp: journal.Stamp{Time: time, Incarnation: 1}, Dot: journal.Dot{Incarnation: 1, N: time}}})
 			}
 			mark, stamp := string(f.Mark), f.Rows[0].Row.Stamp
 			c.note(all.merged.Merge(ctx, f), func(all spaces) error {
@@ -172,22 +172,22 @@ func (c *causalCrasher) merger(all spaces, rnd *rand.Rand) {
 // logger writes the logs of lives, each of which is given back and removed.
 func (c *causalCrasher) logger(all spaces) {
 	ctx := context.Background()
-	for life := uint32(1); life <= 3; life++ {
-		c.note(all.log.Begin(ctx, life, dotted.NewName()), func(spaces) error { return nil })
+	for incarnation := uint32(1); incarnation <= 3; incarnation++ {
+		c.note(all.log.Begin(ctx, incarnation, journal.NewName()), func(spaces) error { return nil })
 		for n := uint64(1); n <= 8; n++ {
-			w := dotted.Write{Dot: dotted.Dot{Origin: life, N: n}, Stamp: dotted.Stamp{Time: n, Origin: life}, Body: []byte(fmt.Sprint("body ", n))}
+			w := journal.Write{Dot: journal.Dot{Incarnation: incarnation, N: n}, Stamp: journal.Stamp{Time: n, Incarnation: incarnation}, Body: []byte(fmt.Sprint("body ", n))}
 			c.note(all.log.Persist(ctx, w), func(all spaces) error {
-				if lives, err := all.log.Lives(ctx); err != nil || !slices.Contains(lives, life) && life < 3 { // it was removed
+				if incarnations, err := all.log.Incarnations(ctx); err != nil || !slices.Contains(incarnations, incarnation) && incarnation < 3 { // it was removed
 					return err
 				}
 				return journaled(all.log, w.Dot)
 			})
 		}
-		if life < 3 {
-			c.note(errors.Join(all.log.Fence(ctx, life), all.log.Remove(ctx, life)), func(all spaces) error {
-				lives, err := all.log.Lives(ctx)
-				if err == nil && slices.Contains(lives, life) {
-					err = fmt.Errorf("the log of life %d is back", life)
+		if incarnation < 3 {
+			c.note(errors.Join(all.log.Fence(ctx, incarnation), all.log.Remove(ctx, incarnation)), func(all spaces) error {
+				incarnations, err := all.log.Incarnations(ctx)
+				if err == nil && slices.Contains(incarnations, incarnation) {
+					err = fmt.Errorf("the log of life %d is back", incarnation)
 				}
 				return err
 			})
@@ -198,7 +198,7 @@ func (c *causalCrasher) logger(all spaces) {
 // whole wants what was committed at once to be there at once, whether it was acknowledged or not.
 func (c *causalCrasher) whole(all spaces) {
 	pairs := []struct {
-		d    *Dotted
+		d    *Journal
 		a, b string
 	}{{all.rows, "a1", "b1"}, {all.rows, "a2", "b2"}, {all.beside, "a1", "b1"}, {all.merged, "a", "b"}}
 	for _, p := range pairs {
@@ -206,15 +206,15 @@ func (c *causalCrasher) whole(all spaces) {
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		dots := func(r dotted.Row) (out []dotted.Dot) {
-			for _, v := range r.Among {
+		dots := func(r journal.Row) (out []journal.Dot) {
+			for _, v := range r.Siblings {
 				out = append(out, v.Dot)
 			}
 			return append(out, r.Dot)
 		}
 		one, other := dots(rows[0]), dots(rows[1])
 		for i, dot := range one {
-			none := dotted.Dot{}
+			none := journal.Dot{}
 			if len(one) != len(other) || dot != none && other[i] != none && dot != other[i] { // a tombstone may be buried
 				c.t.Errorf("%s is of %v, and %s of %v", p.a, one, p.b, other)
 				break
@@ -230,24 +230,24 @@ func (c *causalCrasher) whole(all spaces) {
 		}
 	}
 	if m, err := all.merged.merged(); err == nil && m.mark != nil {
-		if err := atLeast(all.merged, "a", dotted.Stamp{Time: func() (n uint64) { _, _ = fmt.Sscan(string(m.mark), &n); return n }()}); err != nil {
+		if err := atLeast(all.merged, "a", journal.Stamp{Time: func() (n uint64) { _, _ = fmt.Sscan(string(m.mark), &n); return n }()}); err != nil {
 			c.t.Errorf("the mark is %q: %v", m.mark, err)
 		}
 	}
 }
 
 // entries wants the rows to have what the journal has, of the server that writes two keys.
-func (c *causalCrasher) entries(d *Dotted, a, b string) {
+func (c *causalCrasher) entries(d *Journal, a, b string) {
 	var id uint32
 	_, _ = fmt.Sscanf(a, "a%d", &id)
-	for life := id; life < id+30; life += 10 {
-		left, _, err := d.Journal(context.Background(), life, 0, 100)
-		if err != nil && !errors.Is(err, dotted.ErrFenced) {
+	for incarnation := id; incarnation < id+30; incarnation += 10 {
+		left, _, err := d.Entries(context.Background(), incarnation, 0, 100)
+		if err != nil && !errors.Is(err, journal.ErrFenced) {
 			c.t.Fatal(err)
 		}
 		for _, e := range left {
-			time, _, err := d.entry(d.entryKey(life, e.N))
-			stamp := dotted.Stamp{Time: time, Origin: life}
+			time, _, err := d.entry(d.entryKey(incarnation, e.N))
+			stamp := journal.Stamp{Time: time, Incarnation: incarnation}
 			if err = errors.Join(err, atLeast(d, a, stamp), atLeast(d, b, stamp)); err != nil {
 				c.t.Errorf("a write has its entry, and not its rows: %v", err)
 			}
@@ -278,11 +278,11 @@ func TestCausalCrashAtEverySync(t *testing.T) {
 		var wg sync.WaitGroup
 		for id := range uint32(2) {
 			wg.Go(func() {
-				c.server(all, func(s spaces) *Dotted { return s.rows }, id+1, rand.New(rand.NewPCG(uint64(at), uint64(id))))
+				c.server(all, func(s spaces) *Journal { return s.rows }, id+1, rand.New(rand.NewPCG(uint64(at), uint64(id))))
 			})
 		}
 		wg.Go(func() {
-			c.server(all, func(s spaces) *Dotted { return s.beside }, 1, rand.New(rand.NewPCG(uint64(at), 7)))
+			c.server(all, func(s spaces) *Journal { return s.beside }, 1, rand.New(rand.NewPCG(uint64(at), 7)))
 		})
 		wg.Go(func() { c.merger(all, rand.New(rand.NewPCG(uint64(at), 8))) })
 		wg.Go(func() { c.logger(all) })

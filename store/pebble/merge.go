@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/freshet-cache/freshet/store"
-	"github.com/freshet-cache/freshet/store/dotted"
+	"github.com/freshet-cache/freshet/store/journal"
 )
 
 // merged is how far the rows of an asynchronous space have come.
@@ -23,17 +23,17 @@ type merged struct {
 const mergedHeader = 1 + 3*8
 
 func (m merged) append(b []byte) []byte {
-	b = binary.BigEndian.AppendUint64(append(b, dottedEncoding), m.term)
+	b = binary.BigEndian.AppendUint64(append(b, journalRowEncoding), m.term)
 	b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, m.number), m.largest)
 	return append(b, m.mark...)
 }
 
-func (d *Dotted) merged() (m merged, err error) {
+func (d *Journal) merged() (m merged, err error) {
 	b, err := d.read(d.key('m'))
 	switch {
 	case b == nil || err != nil:
 		return m, err
-	case len(b) < mergedHeader || b[0] != dottedEncoding:
+	case len(b) < mergedHeader || b[0] != journalRowEncoding:
 		return m, fmt.Errorf("%w: what was merged into the rows cannot be read", ErrDamaged)
 	}
 	m.term, m.number, m.largest = binary.BigEndian.Uint64(b[1:]), binary.BigEndian.Uint64(b[9:]), binary.BigEndian.Uint64(b[17:])
@@ -42,7 +42,7 @@ func (d *Dotted) merged() (m merged, err error) {
 }
 
 // Claim lets nobody merge any more in a smaller term.
-func (d *Dotted) Claim(_ context.Context, term uint64) (mark []byte, err error) {
+func (d *Journal) Claim(_ context.Context, term uint64) (mark []byte, err error) {
 	if err := d.s.begin(); err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (d *Dotted) Claim(_ context.Context, term uint64) (mark []byte, err error) 
 	case err != nil:
 		return nil, err
 	case term < m.term:
-		return nil, dotted.ErrFenced
+		return nil, journal.ErrFenced
 	case term == m.term:
 		return m.mark, nil
 	}
@@ -68,7 +68,7 @@ func (d *Dotted) Claim(_ context.Context, term uint64) (mark []byte, err error) 
 }
 
 // Merge lets rows compete with those that are there, and returns when they are durable.
-func (d *Dotted) Merge(_ context.Context, f dotted.Flush) error {
+func (d *Journal) Merge(_ context.Context, f journal.Flush) error {
 	if err := d.s.begin(); err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (d *Dotted) Merge(_ context.Context, f dotted.Flush) error {
 	case err != nil:
 		return err
 	case f.Term != m.term:
-		return dotted.ErrFenced
+		return journal.ErrFenced
 	case f.Number <= m.number:
 		return nil
 	}
@@ -97,8 +97,8 @@ func (d *Dotted) Merge(_ context.Context, f dotted.Flush) error {
 		return err
 	}
 	for _, k := range f.Rows {
-		w := dotted.Write{Dot: k.Row.Dot, Stamp: k.Row.Stamp}
-		if err := d.merge(batch, w, dotted.Mutation{Key: k.Key, Value: k.Row.Value, Delete: !k.Row.Exists}); err != nil {
+		w := journal.Write{Dot: k.Row.Dot, Stamp: k.Row.Stamp}
+		if err := d.merge(batch, w, journal.Mutation{Key: k.Key, Value: k.Row.Value, Delete: !k.Row.Exists}); err != nil {
 			return err
 		}
 	}
@@ -106,7 +106,7 @@ func (d *Dotted) Merge(_ context.Context, f dotted.Flush) error {
 }
 
 // Fits says what is wrong with mutations that can never be persisted, or merged.
-func (d *Dotted) Fits(muts []dotted.Mutation) error {
+func (d *Journal) Fits(muts []journal.Mutation) error {
 	if len(muts) == 0 {
 		return nil
 	}
@@ -118,13 +118,13 @@ func (d *Dotted) Fits(muts []dotted.Mutation) error {
 }
 
 // Fenced returns those of some origins that were fenced.
-func (d *Dotted) Fenced(_ context.Context, origins ...uint32) (out []uint32, err error) {
+func (d *Journal) Fenced(_ context.Context, incarnations ...uint32) (out []uint32, err error) {
 	if err := d.s.begin(); err != nil {
 		return nil, err
 	}
 	defer d.s.life.RUnlock()
-	for _, o := range origins {
-		l, err := d.origin(o)
+	for _, o := range incarnations {
+		l, err := d.incarnation(o)
 		if err != nil {
 			return nil, err
 		}
@@ -138,7 +138,7 @@ func (d *Dotted) Fenced(_ context.Context, origins ...uint32) (out []uint32, err
 }
 
 // Lives returns the origins that have begun and were not removed.
-func (d *Dotted) Lives(ctx context.Context) (out []uint32, err error) {
+func (d *Journal) Incarnations(ctx context.Context) (out []uint32, err error) {
 	if err := d.s.begin(); err != nil {
 		return nil, err
 	}
@@ -155,12 +155,12 @@ func (d *Dotted) Lives(ctx context.Context) (out []uint32, err error) {
 }
 
 // Remove forgets an origin, and its journal, for good.
-func (d *Dotted) Remove(_ context.Context, o uint32) error {
+func (d *Journal) Remove(_ context.Context, o uint32) error {
 	if err := d.s.begin(); err != nil {
 		return err
 	}
 	defer d.s.life.RUnlock()
-	l, err := d.origin(o)
+	l, err := d.incarnation(o)
 	if err != nil {
 		return err
 	}
@@ -168,13 +168,13 @@ func (d *Dotted) Remove(_ context.Context, o uint32) error {
 	defer l.mu.Unlock()
 	batch := d.s.db.NewBatch()
 	defer batch.Close()
-	err = errors.Join(batch.Delete(d.lifeKey(o), nil), batch.DeleteRange(d.entryKey(o, 0), d.entryKey(o+1, 0), nil))
+	err = errors.Join(batch.Delete(d.incarnationKey(o), nil), batch.DeleteRange(d.entryKey(o, 0), d.entryKey(o+1, 0), nil))
 	if err == nil {
 		err = d.s.apply(batch)
 	}
 	if err == nil {
 		l.begun, l.fenced = false, false
-		l.settled, l.largest, l.name = 0, 0, dotted.Name{}
+		l.truncated, l.largest, l.name = 0, 0, journal.Name{}
 	}
 	return err
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/freshet-cache/freshet/store"
-	"github.com/freshet-cache/freshet/store/dotted"
+	"github.com/freshet-cache/freshet/store/journal"
 )
 
 // Restored prepares the store in dir for use after it was restored to an earlier state: versions go on above all that
@@ -48,7 +48,7 @@ func Restored(ctx context.Context, dir string) (err error) {
 
 // skip ends the lives of a space, and leaves numbers out.
 func (s *Store) skip(ctx context.Context, space string) error {
-	d, err := s.Dotted(space)
+	d, err := s.Journal(space)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (s *Store) skip(ctx context.Context, space string) error {
 			return err
 		}
 	}
-	return d.Fence(ctx, uint32(min(uint64(known.Newest)+dotted.Skip, math.MaxUint32-1)))
+	return d.Fence(ctx, uint32(min(uint64(known.Newest)+journal.Skip, math.MaxUint32-1)))
 }
 
 // spaces are the names of the causal spaces in the store.

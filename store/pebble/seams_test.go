@@ -12,7 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/freshet-cache/freshet/store"
-	"github.com/freshet-cache/freshet/store/dotted"
+	"github.com/freshet-cache/freshet/store/journal"
 )
 
 // held is a disk whose syncs wait while they are held.
@@ -119,18 +119,18 @@ func TestReadersWaitForTheSync(t *testing.T) {
 func TestCausalReadersWaitForTheSync(t *testing.T) {
 	h, ctx := &held{}, t.Context()
 	s := h.open(t)
-	d, err := s.Dotted("feeds")
+	d, err := s.Journal("feeds")
 	if err != nil {
 		t.Fatal(err)
 	}
 	persist := func(key, value string, n uint64) error {
-		return d.Persist(ctx, dotted.Write{Dot: dotted.Dot{Origin: 1, N: n}, Stamp: dotted.Stamp{Time: n, Origin: 1}, Muts: []dotted.Mutation{{Key: key, Value: []byte(value)}}})
+		return d.Persist(ctx, journal.Write{Dot: journal.Dot{Incarnation: 1, N: n}, Stamp: journal.Stamp{Time: n, Incarnation: 1}, Muts: []journal.Mutation{{Key: key, Value: []byte(value)}}})
 	}
 	other := "other"
 	for i := 0; s.stripe(other) == s.stripe("k"); i++ {
 		other = fmt.Sprint("other", i)
 	}
-	if err := errors.Join(d.Begin(ctx, 1, dotted.Name{1}), persist("k", "old", 1), persist(other, "v", 2)); err != nil {
+	if err := errors.Join(d.Begin(ctx, 1, journal.Name{1}), persist("k", "old", 1), persist(other, "v", 2)); err != nil {
 		t.Fatal(err)
 	}
 	load := func(keys ...string) string {
@@ -153,9 +153,9 @@ func TestCausalReadersWaitForTheSync(t *testing.T) {
 	if err := persist("k", "older", 4); err != nil {
 		t.Fatal(err)
 	}
-	row := dotted.Row{Exists: true, Value: []byte("new"), Stamp: dotted.Stamp{Time: 9, Origin: 1}, Dot: dotted.Dot{Origin: 1, N: 9}}
+	row := journal.Row{Exists: true, Value: []byte("new"), Stamp: journal.Stamp{Time: 9, Incarnation: 1}, Dot: journal.Dot{Incarnation: 1, N: 9}}
 	done = h.unsynced(t, s, d.rowKey("k"), func() error {
-		return d.Merge(ctx, dotted.Flush{Term: 1, Number: 1, Rows: []dotted.Keyed{{Key: "k", Row: row}}})
+		return d.Merge(ctx, journal.Flush{Term: 1, Number: 1, Rows: []journal.Keyed{{Key: "k", Row: row}}})
 	})
 	h.early(t, func() { load(other) }, func() string { return load("k", other) })
 	if err := <-done; err != nil {
@@ -170,12 +170,12 @@ func TestCausalWritesCompeteInTurn(t *testing.T) {
 	ctx := t.Context()
 	s := open(t, t.TempDir(), Options{NoSync: true})
 	defer s.Close()
-	d, err := s.Dotted("feeds")
+	d, err := s.Journal("feeds")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for o := range uint32(writers) {
-		if err := d.Begin(ctx, o+1, dotted.Name{byte(o)}); err != nil {
+		if err := d.Begin(ctx, o+1, journal.Name{byte(o)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -184,9 +184,9 @@ func TestCausalWritesCompeteInTurn(t *testing.T) {
 		var wg sync.WaitGroup
 		for o := range uint32(writers) {
 			wg.Go(func() {
-				w := dotted.Write{Dot: dotted.Dot{Origin: o + 1, N: round + 1}, Stamp: dotted.Stamp{Time: 10 - uint64(o), Origin: o + 1}}
+				w := journal.Write{Dot: journal.Dot{Incarnation: o + 1, N: round + 1}, Stamp: journal.Stamp{Time: 10 - uint64(o), Incarnation: o + 1}}
 				for _, k := range keys {
-					w.Muts = append(w.Muts, dotted.Mutation{Key: k, Value: []byte{byte(o)}})
+					w.Muts = append(w.Muts, journal.Mutation{Key: k, Value: []byte{byte(o)}})
 				}
 				if err := d.Persist(ctx, w); err != nil {
 					t.Error(err)
@@ -207,17 +207,17 @@ func TestCausalWritesCompeteInTurn(t *testing.T) {
 
 // What cannot be read is said, by whoever needs it, and is written over by nobody.
 func TestDamageIsSaid(t *testing.T) {
-	d := openDotted(t, t.TempDir(), "feeds")
+	d := openJournal(t, t.TempDir(), "feeds")
 	defer d.Close()
 	ctx := t.Context()
-	w := func(n uint64) dotted.Write {
-		return dotted.Write{Dot: dotted.Dot{Origin: 1, N: n}, Stamp: dotted.Stamp{Time: n, Origin: 1}, Muts: []dotted.Mutation{{Key: "k", Value: []byte("v")}}, Body: []byte("b")}
+	w := func(n uint64) journal.Write {
+		return journal.Write{Dot: journal.Dot{Incarnation: 1, N: n}, Stamp: journal.Stamp{Time: n, Incarnation: 1}, Muts: []journal.Mutation{{Key: "k", Value: []byte("v")}}, Body: []byte("b")}
 	}
 	_, err := d.Claim(ctx, 1)
-	if err = errors.Join(err, d.Begin(ctx, 1, dotted.Name{1}), d.Begin(ctx, 2, dotted.Name{2}), d.Persist(ctx, w(1))); err != nil {
+	if err = errors.Join(err, d.Begin(ctx, 1, journal.Name{1}), d.Begin(ctx, 2, journal.Name{2}), d.Persist(ctx, w(1))); err != nil {
 		t.Fatal(err)
 	}
-	flush := dotted.Flush{Term: 1, Number: 1, Rows: []dotted.Keyed{{Key: "k", Row: dotted.Row{Exists: true, Stamp: dotted.Stamp{Time: 99}, Dot: dotted.Dot{Origin: 1, N: 99}}}}}
+	flush := journal.Flush{Term: 1, Number: 1, Rows: []journal.Keyed{{Key: "k", Row: journal.Row{Exists: true, Stamp: journal.Stamp{Time: 99}, Dot: journal.Dot{Incarnation: 1, N: 99}}}}}
 	first := func(_ any, err error) error { return err }
 	commit := func(m store.Mutation) func() error {
 		return func() error { return first(d.s.Commit(ctx, store.ID{1}, []store.Mutation{m})) }
@@ -236,17 +236,17 @@ func TestDamageIsSaid(t *testing.T) {
 			"persist": func() error { return d.Persist(ctx, w(2)) },
 		}},
 		"an entry of a journal": {d.entryKey(1, 1), "short", map[string]func() error{
-			"fetch": func() error { return first(d.Fetch(ctx, []dotted.Dot{{Origin: 1, N: 1}})) }, "persist again": func() error { return d.Persist(ctx, w(1)) },
-			"forget":  func() error { return d.Forget(ctx, 1, 1) },
-			"journal": func() error { _, _, err := d.Journal(ctx, 1, 0, 10); return err },
+			"fetch": func() error { return first(d.Fetch(ctx, []journal.Dot{{Incarnation: 1, N: 1}})) }, "persist again": func() error { return d.Persist(ctx, w(1)) },
+			"forget":  func() error { return d.Truncate(ctx, 1, 1) },
+			"journal": func() error { _, _, err := d.Entries(ctx, 1, 0, 10); return err },
 		}},
-		"an origin": {d.lifeKey(3), "short", map[string]func() error{
-			"persist": func() error { x := w(1); x.Dot.Origin = 3; return d.Persist(ctx, x) }, "begin": func() error { return d.Begin(ctx, 3, dotted.Name{3}) },
+		"an origin": {d.incarnationKey(3), "short", map[string]func() error{
+			"persist": func() error { x := w(1); x.Dot.Incarnation = 3; return d.Persist(ctx, x) }, "begin": func() error { return d.Begin(ctx, 3, journal.Name{3}) },
 			"fence": func() error { return d.Fence(ctx, 3) }, "fenced": func() error { return first(d.Fenced(ctx, 1, 3)) },
 			"remove": func() error { return d.Remove(ctx, 3) }, "known": func() error { return first(d.Known(ctx)) },
-			"journal": func() error { _, _, err := d.Journal(ctx, 3, 0, 10); return err },
+			"journal": func() error { _, _, err := d.Entries(ctx, 3, 0, 10); return err },
 		}},
-		"what was buried": {d.key('b'), "short", map[string]func() error{"open": func() error { return first(d.s.Dotted("feeds")) }}},
+		"what was buried": {d.key('b'), "short", map[string]func() error{"open": func() error { return first(d.s.Journal("feeds")) }}},
 		"a row": {rowKey("k"), "\x09", map[string]func() error{
 			"load": func() error { return first(d.s.Load(ctx, "k")) }, "scan": func() error { _, _, _, err := d.s.Scan(ctx, "", 10); return err },
 			"count": func() error { return first(d.s.Count(ctx)) }, "check": commit(store.Mutation{Key: "k", Check: true}), "keep": commit(store.Mutation{Key: "k", TTL: store.KeepTTL}),

@@ -325,7 +325,7 @@ func TestSetGuardIsBounded(t *testing.T) {
 
 // A row that has expired is buried before anybody is told, and old deletes are
 // forgotten under a floor for the versions of absence.
-func TestExpiredRowsAreBuried(t *testing.T) {
+func TestExpiredRowsAreCollected(t *testing.T) {
 	s := open(t, Options{URL: fresh(t, Migration{})})
 	s.opt.Grace = time.Microsecond
 	commit := func(m store.Mutation) store.Version {

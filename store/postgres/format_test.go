@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/freshet-cache/freshet/store/dotted"
+	"github.com/freshet-cache/freshet/store/journal"
 )
 
 // older makes a schema of a former format, and returns what runs statements in it, with
@@ -28,8 +28,12 @@ func older(t *testing.T, format int) (url string, exec func(sql string, args ...
 	if err != nil {
 		t.Fatal(err)
 	}
-	for f := 1; f < format; f++ {
-		exec(strings.ReplaceAll(upgrades[f], "{{schema}}", "SCHEMA"))
+	for f := 2; f <= format; f++ {
+		sql, err := script(f, "{{schema}}", "SCHEMA")
+		if err != nil {
+			t.Fatal(err)
+		}
+		exec(sql)
 	}
 	return url, exec
 }
@@ -57,8 +61,8 @@ func TestUpgradeFromFormat7(t *testing.T) {
 		}
 	}
 	s := open(t, Options{URL: url})
-	space := func(name string) *Dotted {
-		d, err := s.Dotted(name)
+	space := func(name string) *Journal {
+		d, err := s.Journal(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,35 +70,35 @@ func TestUpgradeFromFormat7(t *testing.T) {
 	}
 	feeds, carts, logs := space("feeds"), space("carts"), space("logs")
 	rows, err := feeds.Load(ctx, "k", "before")
-	if err != nil || string(rows[0].Value) != "v2" || string(rows[1].Value) != "v" || rows[1].Dot.Origin != 4294967295 {
+	if err != nil || string(rows[0].Value) != "v2" || string(rows[1].Value) != "v" || rows[1].Dot.Incarnation != 4294967295 {
 		t.Errorf("rows: %+v, %v", rows, err)
 	}
-	entries, stable, err := feeds.Journal(ctx, 3, 0, 10)
+	entries, stable, err := feeds.Entries(ctx, 3, 0, 10)
 	if err != nil || len(entries) != 1 || stable != 1 {
 		t.Errorf("%d entries after %d, %v", len(entries), stable, err)
 	}
 	if k, err := feeds.Known(ctx); err != nil || k.Newest != 3 || !slices.Equal(k.Open, []uint32{3}) {
 		t.Errorf("incarnations: %+v, %v", k, err)
 	}
-	if err := errors.Join(carts.Keep(ctx, true), feeds.Keep(ctx, false)); err != nil {
+	if err := errors.Join(carts.KeepSiblings(ctx, true), feeds.KeepSiblings(ctx, false)); err != nil {
 		t.Error(err)
 	}
-	if rows, err = carts.Load(ctx, "k", "none"); err != nil || len(rows[0].Among) != 2 || rows[1].Stamp.Time != 5 {
+	if rows, err = carts.Load(ctx, "k", "none"); err != nil || len(rows[0].Siblings) != 2 || rows[1].Stamp.Time != 5 {
 		t.Errorf("siblings: %+v, %v", rows, err)
 	}
 	if mark, err := logs.Claim(ctx, 5); err != nil || string(mark) != "mark" {
 		t.Errorf("mark %q, %v", mark, err)
 	}
-	write := func(d *Dotted, n uint64) error {
-		return d.Persist(ctx, dotted.Write{Dot: dotted.Dot{Origin: 3, N: n}, Stamp: dotted.Stamp{Time: 100, Origin: 3}, Muts: []dotted.Mutation{{Key: "k", Value: []byte("new")}}})
+	write := func(d *Journal, n uint64) error {
+		return d.Persist(ctx, journal.Write{Dot: journal.Dot{Incarnation: 3, N: n}, Stamp: journal.Stamp{Time: 100, Incarnation: 3}, Muts: []journal.Mutation{{Key: "k", Value: []byte("new")}}})
 	}
 	exec(`INSERT INTO SCHEMA.causal_rows (space, key, value) VALUES ('feeds', 'after', 'v')`)
 	exec(`DELETE FROM SCHEMA.causal_rows WHERE key = 'before'`)
-	err = errors.Join(write(feeds, 3), write(carts, 2), feeds.Forget(ctx, 3, 2), feeds.Bury(ctx, 50), feeds.Fence(ctx, 3))
-	if external, _, e := feeds.Journal(ctx, 4294967295, 0, 10); err != nil || e != nil && !errors.Is(e, dotted.ErrFenced) || len(external) != 3 {
+	err = errors.Join(write(feeds, 3), write(carts, 2), feeds.Truncate(ctx, 3, 2), feeds.CollectTombstones(ctx, 50), feeds.Fence(ctx, 3))
+	if external, _, e := feeds.Entries(ctx, 4294967295, 0, 10); err != nil || e != nil && !errors.Is(e, journal.ErrFenced) || len(external) != 3 {
 		t.Errorf("%d external writes, %v, %v", len(external), e, err)
 	}
-	if err := write(feeds, 4); !errors.Is(err, dotted.ErrFenced) {
+	if err := write(feeds, 4); !errors.Is(err, journal.ErrFenced) {
 		t.Errorf("a fenced incarnation writes: %v", err)
 	}
 }

@@ -8,33 +8,33 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/freshet-cache/freshet/store"
-	"github.com/freshet-cache/freshet/store/dotted"
+	"github.com/freshet-cache/freshet/store/journal"
 )
 
 // Claim lets nobody merge any more in a smaller term. It waits for the merge that is under
 // way, for as long as that may take.
-func (d *Dotted) Claim(ctx context.Context, term uint64) (mark []byte, err error) {
+func (d *Journal) Claim(ctx context.Context, term uint64) (mark []byte, err error) {
 	if err := d.s.pool.QueryRow(ctx, d.sql.claim, d.space, int64(term)).Scan(&mark); err != nil {
 		return nil, d.s.failed("claiming the rows of a space", err)
 	}
 	if mark == nil {
-		return nil, dotted.ErrFenced
+		return nil, journal.ErrFenced
 	}
 	return mark, nil
 }
 
 // Merge lets rows compete with those that are there.
-func (d *Dotted) Merge(ctx context.Context, f dotted.Flush) error {
+func (d *Journal) Merge(ctx context.Context, f journal.Flush) error {
 	rows := slices.Clone(f.Rows)
-	slices.SortFunc(rows, func(a, b dotted.Keyed) int { return cmp.Compare(a.Key, b.Key) })
+	slices.SortFunc(rows, func(a, b journal.Keyed) int { return cmp.Compare(a.Key, b.Key) })
 	n := len(rows)
 	keys, values := make([][]byte, n), make([][]byte, n)
-	times, stampers, origins, numbers := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
+	times, stampers, incarnations, numbers := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
 	largest := uint64(0)
 	for i, k := range rows {
 		keys[i], values[i] = []byte(k.Key), value(&store.Mutation{Value: k.Row.Value, Delete: !k.Row.Exists})
-		times[i], stampers[i] = int64(k.Row.Stamp.Time), int64(k.Row.Stamp.Origin)
-		origins[i], numbers[i] = int64(k.Row.Dot.Origin), int64(k.Row.Dot.N)
+		times[i], stampers[i] = int64(k.Row.Stamp.Time), int64(k.Row.Stamp.Incarnation)
+		incarnations[i], numbers[i] = int64(k.Row.Dot.Incarnation), int64(k.Row.Dot.N)
 		largest = max(largest, k.Row.Stamp.Time)
 	}
 	mark := f.Mark
@@ -48,18 +48,18 @@ func (d *Dotted) Merge(ctx context.Context, f dotted.Flush) error {
 	defer conn.Release()
 	var status int
 	err = conn.QueryRow(ctx, d.sql.merge, d.space, int64(f.Term), int64(f.Number), int64(largest), mark,
-		keys, values, times, stampers, origins, numbers).Scan(&status)
+		keys, values, times, stampers, incarnations, numbers).Scan(&status)
 	switch {
 	case err != nil:
 		return d.s.failed("merging causal rows", err)
 	case status != 0:
-		return dotted.ErrFenced
+		return journal.ErrFenced
 	}
 	return nil
 }
 
 // Fits says what is wrong with mutations that can never be persisted, or merged.
-func (d *Dotted) Fits(muts []dotted.Mutation) error {
+func (d *Journal) Fits(muts []journal.Mutation) error {
 	for _, m := range muts {
 		if err := d.s.admissible([]store.Mutation{{Key: m.Key, Value: m.Value, Delete: m.Delete}}); err != nil {
 			return err
@@ -69,9 +69,9 @@ func (d *Dotted) Fits(muts []dotted.Mutation) error {
 }
 
 // Fenced returns those of some origins that were fenced.
-func (d *Dotted) Fenced(ctx context.Context, origins ...uint32) ([]uint32, error) {
-	all := make([]int64, len(origins))
-	for i, o := range origins {
+func (d *Journal) Fenced(ctx context.Context, incarnations ...uint32) ([]uint32, error) {
+	all := make([]int64, len(incarnations))
+	for i, o := range incarnations {
 		all[i] = int64(o)
 	}
 	found, err := d.s.pool.Query(ctx, d.sql.fenced, d.space, all)

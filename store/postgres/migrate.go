@@ -2,7 +2,7 @@ package postgres
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -15,38 +15,23 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/freshet-cache/freshet/store"
-	"github.com/freshet-cache/freshet/store/dotted"
+	"github.com/freshet-cache/freshet/store/journal"
 )
 
 // schemaFormat is the format that this freshet makes and reads.
 const schemaFormat = 8
 
-//go:embed schema.sql
-var schemaSQL string
+// formats has a script for each format, which makes it of the one before; the first makes the
+// schema. Scripts of former formats are never edited: databases that ran them exist.
+//
+//go:embed schema
+var formats embed.FS
 
-//go:embed strict.sql
-var strictSQL string
-
-//go:embed dotted.sql
-var dottedSQL string
-
-//go:embed beside.sql
-var besideSQL string
-
-//go:embed outside.sql
-var outsideSQL string
-
-//go:embed merge.sql
-var mergeSQL string
-
-//go:embed names.sql
-var namesSQL string
-
-//go:embed causal.sql
-var causalSQL string
-
-// upgrades lead from each format to the next.
-var upgrades = map[int]string{1: strictSQL, 2: dottedSQL, 3: besideSQL, 4: outsideSQL, 5: mergeSQL, 6: namesSQL, 7: causalSQL}
+// script returns the script that makes a format, with its names replaced.
+func script(format int, names ...string) (string, error) {
+	b, err := formats.ReadFile(fmt.Sprintf("schema/format%d.sql", format))
+	return strings.NewReplacer(names...).Replace(string(b)), err
+}
 
 // Migration says what Migrate is to do besides.
 type Migration struct {
@@ -105,8 +90,12 @@ func (m Migration) run(ctx context.Context, tx pgx.Tx, schema string) error {
 	if format > schemaFormat {
 		return ErrNewer
 	}
-	for ; format < schemaFormat; format++ {
-		if _, err := tx.Exec(ctx, strings.ReplaceAll(upgrades[format], "{{schema}}", schema)); err != nil {
+	for format++; format <= schemaFormat; format++ {
+		sql, err := script(format, "{{schema}}", schema)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, sql); err != nil {
 			return err
 		}
 	}
@@ -138,9 +127,9 @@ func (m Migration) run(ctx context.Context, tx pgx.Tx, schema string) error {
 func restored(ctx context.Context, tx pgx.Tx, schema string) error {
 	for _, sql := range []string{
 		fmt.Sprintf(`SELECT setval('{{schema}}.version', greatest(%d, (SELECT last_value FROM {{schema}}.version)))`, store.NextVersion(time.Now(), rand.Uint64())),
-		`UPDATE {{schema}}.incarnations SET fenced = true WHERE origin <> 4294967295 AND space NOT IN (SELECT space FROM {{schema}}.causal_progress WHERE term > 0)`,
-		fmt.Sprintf(`INSERT INTO {{schema}}.incarnations (space, origin, fenced, stable)
-			SELECT space, least(max(origin) + %d, 4294967294), true, 0 FROM {{schema}}.incarnations WHERE origin <> 4294967295 GROUP BY space ON CONFLICT DO NOTHING`, dotted.Skip),
+		`UPDATE {{schema}}.incarnations SET fenced = true WHERE incarnation <> 4294967295 AND space NOT IN (SELECT space FROM {{schema}}.causal_progress WHERE term > 0)`,
+		fmt.Sprintf(`INSERT INTO {{schema}}.incarnations (space, incarnation, fenced, stable)
+			SELECT space, least(max(incarnation) + %d, 4294967294), true, 0 FROM {{schema}}.incarnations WHERE incarnation <> 4294967295 GROUP BY space ON CONFLICT DO NOTHING`, journal.Skip),
 	} {
 		if _, err := tx.Exec(ctx, strings.ReplaceAll(sql, "{{schema}}", schema)); err != nil {
 			return err
@@ -155,7 +144,10 @@ func (m Migration) create(ctx context.Context, tx pgx.Tx, schema string) error {
 		by = "PARTITION BY RANGE (key)"
 	}
 	first := store.FirstVersion(time.Now(), rand.Uint64())
-	sql := strings.NewReplacer("{{schema}}", schema, "{{first}}", fmt.Sprint(first), "{{partition}}", by).Replace(schemaSQL)
+	sql, err := script(1, "{{schema}}", schema, "{{first}}", fmt.Sprint(first), "{{partition}}", by)
+	if err != nil {
+		return err
+	}
 	if _, err := tx.Exec(ctx, sql); err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ type Store struct {
 	done      chan struct{}
 }
 
-type statements struct{ load, look, touch, put, commit, guard, bury, scan, count, splits, sweepExpired, sweepGone string }
+type statements struct{ load, look, touch, put, commit, guard, collect, scan, count, splits, sweepExpired, sweepGone string }
 
 func (o *Options) defaults() {
 	if o.MaxKey <= 0 || o.MaxKey > MaxKey {
@@ -292,7 +292,7 @@ func prepare(schema string) statements {
 			SELECT (SELECT count(*) FROM g), w.version, CASE WHEN w.life IS NOT NULL THEN greatest(1, (extract(epoch FROM w.life) * 1000000)::bigint) END FROM (SELECT) one LEFT JOIN w ON true`),
 		commit: fill(`SELECT status, versions, lives FROM {{schema}}.commit($1, $2, $3, $4, $5, $6, $7)`),
 		guard:  fill(`SELECT {{schema}}.set_guard($1, $2, $3)`),
-		bury: fill(`UPDATE {{schema}}.rows SET value = NULL, version = version + 1, written = clock_timestamp(), expires = NULL
+		collect: fill(`UPDATE {{schema}}.rows SET value = NULL, version = version + 1, written = clock_timestamp(), expires = NULL
 			WHERE key = $1 AND version = $2 AND expires <= statement_timestamp()`),
 		scan: fill(`SELECT key FROM {{schema}}.rows WHERE key >= $1 AND value IS NOT NULL
 			AND (expires IS NULL OR expires > statement_timestamp()) ORDER BY key LIMIT $2`),
@@ -347,7 +347,7 @@ func (s *Store) Load(ctx context.Context, key string) (store.Row, error) {
 		if row.TTL = expires.Time.Sub(now); row.TTL > 0 {
 			return row, nil
 		}
-		done, err := s.pool.Exec(ctx, s.sql.bury, []byte(key), version.Int64)
+		done, err := s.pool.Exec(ctx, s.sql.collect, []byte(key), version.Int64)
 		if err != nil {
 			return store.Row{}, s.failed("burying "+quote(key), err)
 		}

@@ -108,7 +108,7 @@ func (t *Tables) Snapshot(ctx context.Context, key string, read func(ctx context
 	ask := func(q string, args ...any) row { return tx.QueryRow(ctx, q, args...) }
 	r, err := t.s.look(key, ask)
 	if err == nil && read != nil {
-		err = t.s.watched(ask, func() error { return read(ctx, lent{tx}) })
+		err = t.s.watched(ask, func() error { return read(ctx, pinned{tx}) })
 	}
 	return r, err
 }
@@ -159,7 +159,7 @@ func (t *Tables) Transact(ctx context.Context, id store.ID, keys []string, guard
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
 	a := attempt{s: t.s, ask: func(q string, args ...any) row { return tx.QueryRow(ctx, q, args...) }}
-	return a.run(id, keys, guards, func() error { return write(ctx, lent{tx}) }, func() error { return tx.Commit(ctx) })
+	return a.run(id, keys, guards, func() error { return write(ctx, pinned{tx}) }, func() error { return tx.Commit(ctx) })
 }
 
 // Transact is that of Tables.
@@ -231,7 +231,7 @@ func uuids(tokens []store.Token) string {
 }
 
 // lent is a transaction whose end is not the borrower's.
-type lent struct{ pgx.Tx }
+type pinned struct{ pgx.Tx }
 
-func (lent) Commit(context.Context) error   { return ErrEnded }
-func (lent) Rollback(context.Context) error { return ErrEnded }
+func (pinned) Commit(context.Context) error   { return ErrEnded }
+func (pinned) Rollback(context.Context) error { return ErrEnded }

@@ -85,12 +85,12 @@ func micros(ttl time.Duration) int64 { return max(1, ttl.Microseconds()) }
 // nothing was written: guarded says whether a guard stood there.
 func (s *Store) put(ctx context.Context, conn *pgxpool.Conn, id store.ID, muts []store.Mutation) (_ []store.Stamp, guarded bool, err error) {
 	m := &muts[0]
-	var life, version, left pgtype.Int8
+	var incarnation, version, left pgtype.Int8
 	if m.TTL > 0 && !m.Delete {
-		life = pgtype.Int8{Int64: micros(m.TTL), Valid: true}
+		incarnation = pgtype.Int8{Int64: micros(m.TTL), Valid: true}
 	}
 	var guards int
-	err = conn.QueryRow(ctx, s.sql.put, []byte(m.Key), value(m), uuid(id), uuid(m.Guard), life).Scan(&guards, &version, &left)
+	err = conn.QueryRow(ctx, s.sql.put, []byte(m.Key), value(m), uuid(id), uuid(m.Guard), incarnation).Scan(&guards, &version, &left)
 	if err != nil || !version.Valid {
 		return nil, guards > 0, err
 	}

@@ -10,35 +10,35 @@ import (
 	"testing"
 
 	"github.com/freshet-cache/freshet/store"
-	"github.com/freshet-cache/freshet/store/dotted"
+	"github.com/freshet-cache/freshet/store/journal"
 )
 
 // flush is a batch of what writes leave, each of one key.
-func flush(term, number uint64, mark string, writes ...dotted.Write) dotted.Flush {
-	f := dotted.Flush{Term: term, Number: number, Mark: []byte(mark)}
+func flush(term, number uint64, mark string, writes ...journal.Write) journal.Flush {
+	f := journal.Flush{Term: term, Number: number, Mark: []byte(mark)}
 	for _, w := range writes {
 		m := w.Muts[0]
-		f.Rows = append(f.Rows, dotted.Keyed{Key: m.Key, Row: dotted.Row{Exists: !m.Delete, Value: m.Value, Stamp: w.Stamp, Dot: w.Dot}})
+		f.Rows = append(f.Rows, journal.Keyed{Key: m.Key, Row: journal.Row{Exists: !m.Delete, Value: m.Value, Stamp: w.Stamp, Dot: w.Dot}})
 	}
 	return f
 }
 
 // claims wants a claim to return a mark.
-func claims(ctx context.Context, s Dotted, term uint64, mark string) error {
+func claims(ctx context.Context, s Journal, term uint64, mark string) error {
 	if got, err := s.Claim(ctx, term); err != nil || string(got) != mark {
 		return fmt.Errorf("claiming %d returns the mark %q, want %q: %w", term, got, mark, err)
 	}
 	return nil
 }
 
-func mergedCompetes(ctx context.Context, s Dotted) error {
+func mergedCompetes(ctx context.Context, s Journal) error {
 	a, b, old, del := puts(1, 1, 10, "k", "a"), puts(2, 1, 20, "l", ""), puts(3, 1, 9, "k", "old"), puts(3, 2, 11, "k", "-")
 	err := errors.Join(claims(ctx, s, 1, ""), s.Merge(ctx, flush(1, 1, "one", a, b)),
 		stands(ctx, s, "k", "a", a.Dot, a.Stamp), stands(ctx, s, "l", "", b.Dot, b.Stamp),
 		s.Merge(ctx, flush(1, 2, "two", old)), stands(ctx, s, "k", "a", a.Dot, a.Stamp),
 		s.Merge(ctx, flush(1, 3, "three", del)), stands(ctx, s, "k", "-", del.Dot, del.Stamp),
-		s.Bury(ctx, 12), stands(ctx, s, "k", "-", dotted.Dot{}, dotted.Stamp{Time: 12}),
-		s.Merge(ctx, flush(1, 1, "late", a)), stands(ctx, s, "k", "-", dotted.Dot{}, dotted.Stamp{Time: 12}),
+		s.CollectTombstones(ctx, 12), stands(ctx, s, "k", "-", journal.Dot{}, journal.Stamp{Time: 12}),
+		s.Merge(ctx, flush(1, 1, "late", a)), stands(ctx, s, "k", "-", journal.Dot{}, journal.Stamp{Time: 12}),
 		s.Merge(ctx, flush(1, 4, "")), claims(ctx, s, 1, ""))
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func mergedCompetes(ctx context.Context, s Dotted) error {
 	if err := s.Fits(old.Muts); err != nil {
 		return err
 	}
-	if err := s.Fits([]dotted.Mutation{{Key: "a"}, {Key: ""}}); !errors.Is(err, store.ErrTooLarge) {
+	if err := s.Fits([]journal.Mutation{{Key: "a"}, {Key: ""}}); !errors.Is(err, store.ErrTooLarge) {
 		return fmt.Errorf("an impossible write fits: %w", err)
 	}
 	if err := errors.Join(begin(ctx, s, 1, 2), s.Fence(ctx, 2), s.Fence(ctx, 3)); err != nil {
@@ -64,9 +64,9 @@ func mergedCompetes(ctx context.Context, s Dotted) error {
 	return nil
 }
 
-func oneMerges(ctx context.Context, s Dotted) error {
+func oneMerges(ctx context.Context, s Journal) error {
 	w := puts(1, 1, 10, "k", "v")
-	if err := s.Merge(ctx, flush(1, 1, "early", w)); !errors.Is(err, dotted.ErrFenced) {
+	if err := s.Merge(ctx, flush(1, 1, "early", w)); !errors.Is(err, journal.ErrFenced) {
 		return fmt.Errorf("a term that has not claimed merges: %w", err)
 	}
 	err := errors.Join(claims(ctx, s, 5, ""), claims(ctx, s, 5, ""), s.Merge(ctx, flush(5, 1, "five", w)), claims(ctx, s, 5, "five"), claims(ctx, s, 7, "five"))
@@ -74,11 +74,11 @@ func oneMerges(ctx context.Context, s Dotted) error {
 		return err
 	}
 	for _, term := range []uint64{5, 6, 8} {
-		if err := s.Merge(ctx, flush(term, 2, "other", puts(1, 2, 20, "k", "w"))); !errors.Is(err, dotted.ErrFenced) {
+		if err := s.Merge(ctx, flush(term, 2, "other", puts(1, 2, 20, "k", "w"))); !errors.Is(err, journal.ErrFenced) {
 			return fmt.Errorf("7 has claimed, and %d merges: %w", term, err)
 		}
 	}
-	if _, err := s.Claim(ctx, 6); !errors.Is(err, dotted.ErrFenced) {
+	if _, err := s.Claim(ctx, 6); !errors.Is(err, journal.ErrFenced) {
 		return fmt.Errorf("7 has claimed, and so does 6: %w", err)
 	}
 	last := puts(2, 1, 30, "k", "last")
@@ -87,7 +87,7 @@ func oneMerges(ctx context.Context, s Dotted) error {
 }
 
 // A batch is seen whole or not at all, and the claim that ends a term knows what it has merged.
-func batchIsOneCommit(ctx context.Context, s Dotted) error {
+func batchIsOneCommit(ctx context.Context, s Journal) error {
 	if err := claims(ctx, s, 1, ""); err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func batchIsOneCommit(ctx context.Context, s Dotted) error {
 			v := fmt.Sprint(n)
 			err := s.Merge(ctx, flush(1, n, v, puts(1, n, n, "a", v), puts(1, n, n, "b", v), puts(1, n, n, "c", v)))
 			if err != nil {
-				if !errors.Is(err, dotted.ErrFenced) {
+				if !errors.Is(err, journal.ErrFenced) {
 					merging = err
 				}
 				return
@@ -128,12 +128,12 @@ func batchIsOneCommit(ctx context.Context, s Dotted) error {
 
 // Log is what a log of an asynchronous space must have to be tested.
 type Log interface {
-	Begin(ctx context.Context, origin uint32, name dotted.Name) error
-	Persist(ctx context.Context, w dotted.Write) error
-	Journal(ctx context.Context, origin uint32, after uint64, limit int) ([]dotted.Entry, uint64, error)
-	Fence(ctx context.Context, origin uint32) error
-	Lives(ctx context.Context) ([]uint32, error)
-	Remove(ctx context.Context, origin uint32) error
+	Begin(ctx context.Context, incarnation uint32, name journal.Name) error
+	Persist(ctx context.Context, w journal.Write) error
+	Entries(ctx context.Context, incarnation uint32, after uint64, limit int) ([]journal.Entry, uint64, error)
+	Fence(ctx context.Context, incarnation uint32) error
+	Incarnations(ctx context.Context) ([]uint32, error)
+	Remove(ctx context.Context, incarnation uint32) error
 }
 
 // RunLog tests an empty log.
@@ -141,7 +141,7 @@ func RunLog(t *testing.T, s Log) {
 	ctx := t.Context()
 	lives := func(want ...uint32) {
 		t.Helper()
-		if got, err := s.Lives(ctx); err != nil || !slices.Equal(got, want) {
+		if got, err := s.Incarnations(ctx); err != nil || !slices.Equal(got, want) {
 			t.Fatalf("the lives are %v, want %v: %v", got, want, err)
 		}
 	}
@@ -154,13 +154,13 @@ func RunLog(t *testing.T, s Log) {
 		t.Fatal(err)
 	}
 	lives(7)
-	if err := s.Persist(ctx, puts(3, 2, 6)); !errors.Is(err, dotted.ErrFenced) {
+	if err := s.Persist(ctx, puts(3, 2, 6)); !errors.Is(err, journal.ErrFenced) {
 		t.Errorf("a life that was removed persists: %v", err)
 	}
-	if _, _, err := s.Journal(ctx, 3, 0, 10); !errors.Is(err, dotted.ErrFenced) {
+	if _, _, err := s.Entries(ctx, 3, 0, 10); !errors.Is(err, journal.ErrFenced) {
 		t.Errorf("a life that was removed has a journal: %v", err)
 	}
-	if entries, _, err := s.Journal(ctx, 7, 0, 10); err != nil || len(entries) != 2 {
+	if entries, _, err := s.Entries(ctx, 7, 0, 10); err != nil || len(entries) != 2 {
 		t.Errorf("of the other %v is left, %v", entries, err)
 	}
 }

@@ -1,0 +1,163 @@
+package linear
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/freshet-cache/freshet/linear/clink"
+	"github.com/freshet-cache/freshet/linear/crossowner"
+)
+
+// maxLoans bounds the transactions that a cache has lent keys to.
+const maxCrossOwner = 4096
+
+// lending is a loan this cache has granted, until its borrower has been told how it
+// ended.
+type locking[V any] struct {
+	id    clink.ID
+	keys  []string
+	w     *waiter[V]
+	op    clink.Op
+	call  clink.Call // in flight; 0 when the machine was told how it ended
+	timer *time.Timer
+}
+
+// lend waits until keys, which are sorted, may be written under the guards it
+// returns, by a transaction that marks them with id; settle must follow.
+func (c *Cache[V]) lock(ctx context.Context, id clink.ID, keys []string) ([]clink.Token, error) {
+	l := &locking[V]{id: id, keys: keys, w: &waiter[V]{reply: make(chan answer[V], 1), locked: make(chan []clink.Token, 1)}}
+	l.w.lock = l
+	c.mu.Lock()
+	err := c.unable()
+	switch {
+	case err != nil:
+	case c.crossOwner[id] != nil:
+		err = errors.New("linear: nothing was written: the loan was asked for twice")
+	case len(c.crossOwner) >= maxCrossOwner:
+		err = ErrBusy
+	}
+	if err != nil {
+		c.mu.Unlock()
+		return nil, err
+	}
+	for _, k := range keys {
+		c.sampler.write(k)
+	}
+	c.ops++
+	l.op = clink.Op(c.ops)
+	c.crossOwner[id], c.waiting[l.op] = l, l.w
+	asked := c.step(clink.Lock{Op: l.op, ID: id, Keys: keys}, nil)
+	c.mu.Unlock()
+	c.spawn(asked)
+	select {
+	case guards := <-l.w.locked:
+		return guards, nil
+	case a := <-l.w.reply:
+		c.forget(id)
+		return nil, a.err
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	select {
+	case guards := <-l.w.locked: // just then
+		c.mu.Unlock()
+		return guards, nil
+	default:
+	}
+	asked = c.step(clink.Abandoned{Op: l.op}, context.Cause(ctx))
+	c.mu.Unlock()
+	c.spawn(asked)
+	a := <-l.w.reply
+	c.forget(id)
+	return nil, a.err
+}
+
+// lent takes a loan that the machines grant, under the lock, and begins the time after
+// which a borrower that says nothing is fenced: twice what a transaction may take.
+func (c *Cache[V]) locked(out clink.Locked) {
+	w := c.waiting[out.Op]
+	if w == nil {
+		return
+	}
+	l := w.lock
+	l.call = out.Call
+	l.timer = time.AfterFunc(2*c.opt.Timeout, func() {
+		c.tell(l, clink.StatusUnknown)
+		c.mu.Lock()
+		defer c.mu.Unlock() // the borrower may still ask how it ended
+		l.timer = time.AfterFunc(2*c.opt.Timeout, func() { c.forget(l.id) })
+	})
+	w.locked <- out.Guards
+}
+
+func (c *Cache[V]) forget(id clink.ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l := c.crossOwner[id]; l != nil && l.timer != nil {
+		l.timer.Stop()
+	}
+	delete(c.crossOwner, id)
+}
+
+// tell lets the machine know how a loan ended, once.
+func (c *Cache[V]) tell(l *locking[V], status clink.Status) {
+	c.mu.Lock()
+	call := l.call
+	if l.call = 0; call == 0 || c.closed {
+		c.mu.Unlock()
+		return
+	}
+	asked := c.step(clink.Stored{Call: call, Status: status}, nil)
+	c.mu.Unlock()
+	c.spawn(asked)
+}
+
+// giveBack ends a loan, or the wait for it.
+func (c *Cache[V]) giveBack(l *locking[V], status clink.Status) {
+	c.tell(l, status)
+	c.mu.Lock()
+	asked := c.step(clink.Abandoned{Op: l.op}, nil)
+	c.mu.Unlock()
+	c.spawn(asked)
+}
+
+var statuses = [...]clink.Status{crossowner.OK: clink.OK, crossowner.Mismatch: clink.Mismatch, crossowner.Refused: clink.Refused, crossowner.StatusUnknown: clink.StatusUnknown}
+
+// settle ends a loan, and returns what is known of it: of one that was Lost, behind a
+// fence, if ctx lasts.
+func (c *Cache[V]) settle(ctx context.Context, id clink.ID, status crossowner.Status) crossowner.Outcome {
+	c.mu.Lock()
+	l := c.crossOwner[id]
+	c.mu.Unlock()
+	if l == nil {
+		return crossowner.Unknown
+	}
+	if status != crossowner.StatusUnknown {
+		c.giveBack(l, statuses[status])
+		c.forget(id)
+		return crossowner.Unknown
+	}
+	c.tell(l, clink.StatusUnknown)
+	defer c.forget(id)
+	select {
+	case a := <-l.w.reply:
+		switch a.outcome {
+		case clink.Done:
+			return crossowner.Done
+		case clink.Unknown:
+			return crossowner.Unknown
+		}
+		return crossowner.Again
+	case <-ctx.Done():
+		return crossowner.Unknown
+	}
+}
+
+// sure reports whether an error of lend says that nothing is lent.
+func sure(err error) bool {
+	return errors.Is(err, ErrNotOwner) || errors.Is(err, ErrBusy) || errors.Is(err, ErrUnreached)
+}
+
+// ErrUnreached means that another node could not be asked: nothing was sent to it.
+var ErrUnreached = errors.New("linear: the key's owner cannot be reached; nothing was written, try again")

@@ -1,0 +1,209 @@
+package crossowner
+
+import (
+	"maps"
+	"slices"
+)
+
+// Token is a guard that an owner lends a key under.
+type Token [16]byte
+
+// Status is what became of the transaction.
+type Status uint8
+
+// The statuses.
+const (
+	OK            Status = iota // it was committed
+	Mismatch                    // it was not and will not be: another guard stood over a key
+	Refused                     // it was not and will not be, for another reason
+	StatusUnknown               // unknown: it may have been, or may still be
+)
+
+// Outcome is what is known in the end, to an owner or the caller.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Done    Outcome = iota // it was committed
+	Failed                 // it was not and will not be: its own fault
+	Again                  // it was not and will not be, but another attempt may
+	Unknown                // it may have been
+)
+
+// Input is something that has happened.
+type Input interface{ input() }
+
+// Lent answers Ask: the keys are ours to write, each under its guard.
+type Locked struct {
+	Owner  string
+	Guards []Token // as the Ask's Keys
+}
+
+// Denied answers Ask: the owner does not lend, or does not answer.
+type Denied struct {
+	Owner string
+	Sure  bool // it has not lent anything
+}
+
+// Ran answers Run.
+type Ran struct{ Status Status }
+
+// Found answers Settle with Lost: what the owner knows.
+type Found struct {
+	Owner   string
+	Outcome Outcome
+}
+
+// GivenUp: the caller's time is over.
+type GivenUp struct{}
+
+func (Locked) input()  {}
+func (Denied) input()  {}
+func (Ran) input()     {}
+func (Found) input()   {}
+func (GivenUp) input() {}
+
+// Output is something to be done, in order.
+type Output interface{ output() }
+
+// Ask asks an owner to lend keys, which are sorted.
+type Lock struct {
+	Owner string
+	Keys  []string
+}
+
+// Run begins the transaction; it commits only if these guards stand over their keys.
+// It is answered within a time that the owners know.
+type Run struct{ Guards map[string]Token }
+
+// Settle tells an owner what became of the transaction. Only one with Lost is
+// answered.
+type Settle struct {
+	Owner  string
+	Status Status
+}
+
+// Reply answers the caller.
+type Reply struct{ Outcome Outcome }
+
+func (Lock) output()   {}
+func (Run) output()    {}
+func (Settle) output() {}
+func (Reply) output()  {}
+
+// Borrower is one attempt at one transaction. It is not safe for concurrent use.
+type Coordinator struct {
+	keys   map[string][]string // by owner
+	owners []string            // in the order they are asked (B1)
+	asked  int                 // of owners; the last of them may not have answered
+	guards map[string]Token
+	state  state
+	open   map[string]bool // who has not yet found out
+}
+
+type state uint8
+
+const (
+	asking state = iota
+	running
+	finding
+	ended
+)
+
+// New returns a borrower of keys, which are sorted, by their owners, and what it does
+// first. There must be a key.
+func New(keys map[string][]string) (*Coordinator, []Output) {
+	b := &Coordinator{keys: keys, owners: slices.Sorted(maps.Keys(keys)), guards: map[string]Token{}, open: map[string]bool{}}
+	return b, b.next(nil)
+}
+
+// Step takes one input and appends what is to be done. After a Reply it does nothing.
+func (b *Coordinator) Step(in Input, out []Output) []Output {
+	switch in := in.(type) {
+	case Locked:
+		if b.state != asking || in.Owner != b.owners[b.asked-1] {
+			return out
+		}
+		for i, k := range b.keys[in.Owner] {
+			b.guards[k] = in.Guards[i]
+		}
+		return b.next(out)
+	case Denied:
+		if b.state != asking {
+			return out
+		}
+		if in.Sure {
+			b.asked--
+		}
+		return b.end(Again, Refused, out)
+	case GivenUp:
+		switch b.state {
+		case asking: // what was asked last may be lent on the way (B3)
+			return b.end(Again, Refused, out)
+		case finding:
+			return b.reply(Unknown, out)
+		}
+		return out // the transaction answers by itself
+	case Ran:
+		if b.state != running {
+			return out
+		}
+		return b.ran(in.Status, out)
+	case Found:
+		return b.found(in, out)
+	}
+	panic("loan: unknown input")
+}
+
+// next asks the next owner (B1), or begins (B2).
+func (b *Coordinator) next(out []Output) []Output {
+	if b.asked == len(b.owners) {
+		b.state = running
+		return append(out, Run{b.guards})
+	}
+	b.asked++
+	owner := b.owners[b.asked-1]
+	return append(out, Lock{owner, b.keys[owner]})
+}
+
+func (b *Coordinator) ran(status Status, out []Output) []Output {
+	switch status {
+	case OK:
+		return b.end(Done, OK, out)
+	case Mismatch:
+		return b.end(Again, Mismatch, out)
+	case Refused:
+		return b.end(Failed, Refused, out)
+	}
+	b.state = finding
+	for _, o := range b.owners {
+		b.open[o] = true
+		out = append(out, Settle{o, StatusUnknown})
+	}
+	return out
+}
+
+// end tells everybody who was asked (B3).
+func (b *Coordinator) end(o Outcome, status Status, out []Output) []Output {
+	for _, owner := range b.owners[:b.asked] {
+		out = append(out, Settle{owner, status})
+	}
+	return b.reply(o, out)
+}
+
+// found takes what one owner knows (B4).
+func (b *Coordinator) found(in Found, out []Output) []Output {
+	if b.state != finding || !b.open[in.Owner] {
+		return out
+	}
+	delete(b.open, in.Owner)
+	if in.Outcome != Unknown || len(b.open) == 0 {
+		return b.reply(in.Outcome, out)
+	}
+	return out
+}
+
+func (b *Coordinator) reply(o Outcome, out []Output) []Output {
+	b.state = ended
+	return append(out, Reply{o})
+}

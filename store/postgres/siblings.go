@@ -1,0 +1,64 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/freshet-cache/freshet/store/journal"
+)
+
+// Keep says whether the space keeps concurrent writes, before it is used.
+func (d *Journal) KeepSiblings(ctx context.Context, concurrent bool) error {
+	if _, err := d.s.pool.Exec(ctx, d.sql.keepSiblings, d.space, concurrent); err != nil {
+		return d.s.failed("choosing whether concurrent writes are kept", err)
+	}
+	var kept bool
+	if err := d.s.pool.QueryRow(ctx, d.sql.kept, d.space).Scan(&kept); err != nil {
+		return d.s.failed("choosing whether concurrent writes are kept", err)
+	}
+	if kept != concurrent {
+		return journal.ErrSiblings
+	}
+	d.siblings.Store(concurrent)
+	return nil
+}
+
+// amongst is Load where concurrent writes are kept.
+func (d *Journal) siblingsOf(ctx context.Context, keys []string) ([]journal.Row, error) {
+	names := make([][]byte, len(keys))
+	for i, k := range keys {
+		names[i] = []byte(k)
+	}
+	found, err := d.s.pool.Query(ctx, d.sql.siblings, d.space, names)
+	if err != nil {
+		return nil, d.s.failed("reading causal rows", err)
+	}
+	rows := make([]journal.Row, len(keys))
+	var value []byte
+	var i, buried, time, stamper, incarnation, n int64
+	var there bool
+	_, err = pgx.ForEachRow(found, []any{&i, &buried, &there, &value, &time, &stamper, &incarnation, &n}, func() error {
+		r := &rows[i-1]
+		if r.Stamp.Time = uint64(buried); there {
+			r.Siblings = append(r.Siblings, journal.Version{Exists: value != nil, Value: append(value[:0:0], value...),
+				Stamp: journal.Stamp{Time: uint64(time), Incarnation: uint32(stamper)}, Dot: journal.Dot{Incarnation: uint32(incarnation), N: uint64(n)}})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, d.s.failed("reading causal rows", err)
+	}
+	return rows, nil
+}
+
+// over are the versions whose place mutations take, as causal_persist_siblings wants them.
+func supersedes(muts []journal.Mutation) []any {
+	keys, incarnations, numbers := [][]byte{}, []int64{}, []int64{}
+	for _, m := range muts {
+		for _, d := range m.Supersedes {
+			keys, incarnations, numbers = append(keys, []byte(m.Key)), append(incarnations, int64(d.Incarnation)), append(numbers, int64(d.N))
+		}
+	}
+	return []any{keys, incarnations, numbers}
+}
