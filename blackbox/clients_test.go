@@ -66,7 +66,7 @@ func goRedis(t *testing.T, c *redis.Client, i int) {
 	k := func(name string) string { return fmt.Sprintf("go:%d:%s", i, name) }
 	must(c.Set(ctx, k("a"), "1", time.Minute).Err())
 	if d, err := c.PTTL(ctx, k("a")).Result(); err != nil || d <= 50*time.Second || d > time.Minute {
-		t.Errorf("the life of a minute is %v, %v", d, err)
+		t.Errorf("the incarnation of a minute is %v, %v", d, err)
 	}
 	if err := c.Get(ctx, k("nothing")).Err(); !errors.Is(err, redis.Nil) {
 		t.Error(err)

@@ -82,7 +82,7 @@ func TestStores(t *testing.T) {
 					t.Error(err)
 				}
 				if left, err := c.PTTL(t.Context(), "brief").Result(); err != nil || left <= 0 || left > time.Hour {
-					t.Errorf("a life of an hour: %v, %v", left, err)
+					t.Errorf("an incarnation of an hour: %v, %v", left, err)
 				}
 				if n, err := c.Incr(t.Context(), "count").Result(); err != nil || n != int64(round+1) {
 					t.Errorf("round %d: counted to %d, %v", round, n, err)

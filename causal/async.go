@@ -35,7 +35,7 @@ type MergeStore interface {
 	Fenced(ctx context.Context, incarnations ...uint32) ([]uint32, error)
 }
 
-// GiveUp ends the waiting for the log of a life: what nobody else had of it is lost, and the
+// GiveUp ends the waiting for the log of an incarnation: what nobody else had of it is lost, and the
 // ring may forget its name. It is an operator's to say, when a disk is gone.
 func GiveUp(ctx context.Context, s Store, incarnation uint32) error { return s.Fence(ctx, incarnation) }
 
@@ -121,7 +121,7 @@ func merged(err error) mesh.Status {
 	return mesh.StatusUnknown
 }
 
-// backs waits until lives that are over answer nobody, and finds out whose logs are back.
+// backs waits until incarnations that are over answer nobody, and finds out whose logs are back.
 func (s *Server) backs(out mesh.Recover) (mesh.Input, error) {
 	var incarnations []uint32
 	for _, o := range out.Incarnations {
@@ -144,7 +144,7 @@ func (s *Server) backs(out mesh.Recover) (mesh.Input, error) {
 			case e != nil && !errors.Is(e, journal.ErrFenced):
 				err = errors.Join(err, e)
 			case len(left) > 0:
-				s.opt.Logger.Error("a life that was not asynchronous has left a journal in the store; let the servers run without a log until it is empty", "life", o)
+				s.opt.Logger.Error("an incarnation that was not asynchronous has left a journal in the store; let the servers run without a log until it is empty", "incarnation", o)
 			default:
 				in.Back = append(in.Back, mesh.Incarnation(o))
 			}
@@ -157,11 +157,11 @@ func (s *Server) backs(out mesh.Recover) (mesh.Input, error) {
 	return in, err
 }
 
-// unbornName is the name of lives that are ended because they never began. All servers say the same, so that each goes on
-// where another one, or itself, has got no answer; and no life has it.
+// unbornName is the name of incarnations that are ended because they never began. All servers say the same, so that each goes on
+// where another one, or itself, has got no answer; and no incarnation has it.
 var unbornName = journal.Name([]byte("never was begun!"))
 
-// unborn ends a life that was given a number and never began: nobody has a log of it. It begins
+// unborn ends an incarnation that was given a number and never began: nobody has a log of it. It begins
 // in its log first, so where the store has not heard of it nothing was acknowledged.
 func (s *Server) unborn(ctx context.Context, o uint32) error {
 	s.mu.Lock()
@@ -185,15 +185,15 @@ func (s *Server) unborn(ctx context.Context, o uint32) error {
 	return err
 }
 
-// seeking is the looking for logs of lives that are over.
+// seeking is the looking for logs of incarnations that are over.
 type seeking struct {
 	view  uint64          // of which nothing is left to be done
 	busy  bool            // it goes on
 	given map[uint32]bool // to the machine
-	begun map[uint32]bool // lives that have begun, or were ended because they had not
+	begun map[uint32]bool // incarnations that have begun, or were ended because they had not
 }
 
-// seek looks whether the log of this process has something of lives that are over, once in
+// seek looks whether the log of this process has something of incarnations that are over, once in
 // every view.
 func (s *Server) seek() {
 	s.mu.Lock()
@@ -206,7 +206,7 @@ func (s *Server) seek() {
 	s.work.Go(func() {
 		err := s.found(v)
 		if err != nil && s.ctx.Err() == nil {
-			s.opt.Logger.Warn("the log of a former life cannot be read; it is tried again", "err", err)
+			s.opt.Logger.Warn("the log of a former incarnation cannot be read; it is tried again", "err", err)
 			s.second()
 		}
 		s.mu.Lock()
@@ -225,7 +225,7 @@ func (s *Server) second() {
 	}
 }
 
-// found gives the logs of lives that are lost in a view to the machine.
+// found gives the logs of incarnations that are lost in a view to the machine.
 func (s *Server) found(v View) error {
 	var incarnations []uint32
 	err := s.bounded(func(ctx context.Context) (e error) {
@@ -245,7 +245,7 @@ func (s *Server) found(v View) error {
 	return err
 }
 
-// give gives the log of a life that is lost to the machine. Nothing is added to it from
+// give gives the log of an incarnation that is lost to the machine. Nothing is added to it from
 // here on, so that what was acknowledged is in it.
 func (s *Server) give(o uint32) error {
 	err := s.bounded(func(ctx context.Context) error { return s.opt.Log.Fence(ctx, o) })
@@ -266,11 +266,11 @@ func (s *Server) give(o uint32) error {
 			after = entry.N
 		}
 		if err != nil {
-			return fmt.Errorf("causal: the log of life %d: %w", o, err)
+			return fmt.Errorf("causal: the log of incarnation %d: %w", o, err)
 		}
 		more = len(page) == journalPage
 	}
-	s.opt.Logger.Info("the log of a former life was found, and what is not in the store is written again", "life", o, "writes", len(in.Writes))
+	s.opt.Logger.Info("the log of a former incarnation was found, and what is not in the store is written again", "incarnation", o, "writes", len(in.Writes))
 	s.mu.Lock()
 	s.seeking.given[o] = true
 	asked := s.step(in)
@@ -279,13 +279,13 @@ func (s *Server) give(o uint32) error {
 	return nil
 }
 
-// outlived removes what is left of the log of a life that is retired. If that is anything,
-// the life was given up, and an operator may want to look at it.
+// outlived removes what is left of the log of an incarnation that is retired. If that is anything,
+// the incarnation was given up, and an operator may want to look at it.
 func (s *Server) outlived(o uint32) error {
 	return s.bounded(func(ctx context.Context) error {
 		left, _, err := s.opt.Log.Entries(ctx, o, 0, 1)
 		if err == nil && len(left) > 0 {
-			s.opt.Logger.Warn("the log of a former life is not asked for any more, and is not empty; if it was given up, this is what was lost", "life", o)
+			s.opt.Logger.Warn("the log of a former incarnation is not asked for any more, and is not empty; if it was given up, this is what was lost", "incarnation", o)
 			return nil
 		}
 		if err == nil {
@@ -295,7 +295,7 @@ func (s *Server) outlived(o uint32) error {
 	})
 }
 
-// release says that a life's log is not needed any more, and removes it.
+// release says that an incarnation's log is not needed any more, and removes it.
 func (s *Server) release(incarnation uint32) error {
 	err := s.bounded(func(ctx context.Context) error { return s.opt.Store.Fence(ctx, incarnation) })
 	if err == nil {
@@ -305,7 +305,7 @@ func (s *Server) release(incarnation uint32) error {
 }
 
 // Drain takes no more writes, and waits until the store has all that were taken. The log of
-// this life is not needed then.
+// this incarnation is not needed then.
 func (s *Server) Drain(ctx context.Context) error {
 	if s.opt.Log == nil {
 		return nil

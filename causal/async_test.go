@@ -140,7 +140,7 @@ func TestAsync(t *testing.T) {
 	}
 }
 
-// All servers are killed, with writes that only their disks have. Lives that begin over what
+// All servers are killed, with writes that only their disks have. Incarnations that begin over what
 // is on the disks bring all of it back; a disk that comes later is waited for.
 func TestAsyncAllKilled(t *testing.T) {
 	var shut atomic.Bool
@@ -199,7 +199,7 @@ func TestAsyncAllKilled(t *testing.T) {
 		eventually(t, func() bool { return c.row(t, fmt.Sprint("k", i)) == fmt.Sprint(i) })
 	}
 	c.retire(t)
-	for _, l := range d.logs[3:] { // only the lives that live are left
+	for _, l := range d.logs[3:] { // only the incarnations that live are left
 		eventually(t, func() bool {
 			incarnations, err := l.Incarnations(ctx)
 			if err != nil {
@@ -229,14 +229,14 @@ func TestAsyncGivenUp(t *testing.T) {
 	eventually(t, func() bool { return c.row(t, "x") == "1" && c.row(t, "y") == "1" })
 	select {
 	case incarnation := <-c.retired:
-		t.Errorf("life %d is retired, and its log has not come back", incarnation)
+		t.Errorf("incarnation %d is retired, and its log has not come back", incarnation)
 	default:
 	}
 	if err := GiveUp(ctx, c.store, 2); err != nil {
 		t.Fatal(err)
 	}
 	if incarnation := <-c.retired; incarnation != 2 {
-		t.Errorf("life %d is retired", incarnation)
+		t.Errorf("incarnation %d is retired", incarnation)
 	}
 	c.enter(func(v *View) { v.Departed = nil })
 	if v, _, err := s.Get(ctx, "x"); v != "1" || err != nil {
@@ -321,7 +321,7 @@ func TestAsyncWhateverBreaks(t *testing.T) {
 		return nil
 	}}
 	d := &disks{}
-	dirs := map[uint32]string{} // where a life's log is
+	dirs := map[uint32]string{} // where an incarnation's log is
 	c := gather(t, 3, fails, d.onDisk(t, func(o *Options) { o.Window = 64 }))
 	for i := range uint32(3) {
 		dirs[i+1] = d.dirs[i]
@@ -359,7 +359,7 @@ func (c *cluster) replace(t *testing.T, d *disks, dirs map[uint32]string) {
 	eventually(t, func() bool { return c.servers[incarnation-1].Joined() })
 }
 
-// retire waits until every life that is lost may be retired.
+// retire waits until every incarnation that is lost may be retired.
 func (c *cluster) retire(t *testing.T) {
 	t.Helper()
 	retired := map[uint32]bool{}

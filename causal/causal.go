@@ -56,7 +56,7 @@ var (
 	// ErrStale means that nothing was written: what the transaction reads from is not to be
 	// had any more, and something that it has read has changed.
 	ErrStale = errors.New("causal: stale: nothing was written; the transaction's snapshot is gone, begin it again")
-	// ErrOver means that this life of the server was ended by the others, or that it does
+	// ErrOver means that this incarnation of the server was ended by the others, or that it does
 	// not hear whether it was. What was being written may take effect.
 	ErrExpelled = errors.New("causal: over: this server is not a member of the ring, or cannot tell; ask another")
 	// ErrAhead means that nothing happened: a time that the session has seen is further ahead
@@ -70,7 +70,7 @@ var (
 
 // Member is a server of a ring.
 type RingServer struct {
-	Incarnation uint32 // one life of the server: a number that is used once
+	Incarnation uint32 // one incarnation of the server: a number that is used once
 	Addr        string // where Dial reaches it
 }
 
@@ -78,8 +78,8 @@ type RingServer struct {
 type View struct {
 	Number   uint64 // grows with every change
 	Ring     []RingServer
-	Departed []uint32 // lives that are over, of which not everything has been everywhere
-	Newest   uint32   // the largest number of a life so far
+	Departed []uint32 // incarnations that are over, of which not everything has been everywhere
+	Newest   uint32   // the largest number of an incarnation so far
 }
 
 func (v View) machine() mesh.View {
@@ -97,7 +97,7 @@ func (v View) machine() mesh.View {
 // Options configure a Server. Store, Self and View are required.
 type Options struct {
 	Store Store
-	// Self is this life's origin, which has begun in the store.
+	// Self is this incarnation's incarnation, which has begun in the store.
 	Incarnation uint32
 	// View is the ring in which the server begins: alone, or together with others that
 	// begin, or, if Joins, behind a server that is in it already.
@@ -119,9 +119,9 @@ type Options struct {
 	Dial func(ctx context.Context, to RingServer, deliver func(frame []byte)) (Conn, error)
 	// Serves reports whether this server is surely a member now. Default: it always is.
 	Serves func() bool
-	// Ended waits until a life that is lost answers nobody any more. Default: it does not.
+	// Ended waits until an incarnation that is lost answers nobody any more. Default: it does not.
 	Ended func(ctx context.Context, incarnation uint32) error
-	// Retired is told of lives that a view need not name as Lost any more. It may be told
+	// Retired is told of incarnations that a view need not name as Lost any more. It may be told
 	// again, and must not block. Default: nobody is told.
 	Retired func(incarnation uint32)
 	// Keys bounds the keys in memory, Window the writes of this server that have not been
@@ -158,7 +158,7 @@ func (o *Options) check() error {
 	case o.Store == nil:
 		return errors.New("causal: Options.Store is nil; give it a store, for example memory.NewDotted")
 	case o.Incarnation == 0 || !self:
-		return fmt.Errorf("causal: Options.Self is %d, which is not in the view's ring; a life of a server has a number above 0", o.Incarnation)
+		return fmt.Errorf("causal: Options.Self is %d, which is not in the view's ring; an incarnation of a server has a number above 0", o.Incarnation)
 	case len(o.View.Ring) > 1 && o.Dial == nil:
 		return errors.New("causal: Options.Dial is nil, and the view has other servers")
 	case o.Joins && len(o.View.Ring) == 1:

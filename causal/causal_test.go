@@ -62,7 +62,7 @@ func gather(t testing.TB, n int, st memory.Options, change func(*Options)) *clus
 	return c
 }
 
-// start begins the next life, in the view of the day.
+// start begins the next incarnation, in the view of the day.
 func (c *cluster) start(t testing.TB, joins bool) {
 	t.Helper()
 	opt := Options{Store: c.store, Incarnation: uint32(len(c.servers) + 1), View: c.view, Joins: joins, Dial: c.dial, Beat: time.Millisecond,

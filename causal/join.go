@@ -33,18 +33,18 @@ type RingOptions struct {
 	Store  RingStore
 	Addr   string // where the others' Dial reaches this node
 	Host   string // the process, for coordinators that see processes end
-	// Ask asks whichever Keeper leads, whose Answer it returns.
+	// Ask asks whichever Leader leads, whose Answer it returns.
 	Ask   func(ctx context.Context, request []byte) ([]byte, error)
 	Clock shard.Clock
 	// Beat is how often it asks. Default 200 ms; well below a third of a lease.
 	Beat time.Duration
 }
 
-// Ring is this process's place in a ring of servers: it begins the life of a server, and
+// Ring is this process's place in a ring of servers: it begins the incarnation of a server, and
 // another when the first is over. All methods are safe for concurrent use.
 type Ring struct {
 	opt   RingOptions
-	until atomic.Int64 // the lease of the life of the day
+	until atomic.Int64 // the lease of the incarnation of the day
 	key   atomic.Pointer[[]byte]
 	keyed chan struct{} // closed when there is one
 
@@ -52,7 +52,7 @@ type Ring struct {
 	member  *view.Member
 	server  *Server
 	leaving bool
-	out     chan struct{} // closed when a life that leaves is left out
+	out     chan struct{} // closed when an incarnation that leaves is left out
 	hurry   chan struct{}
 
 	stop context.CancelFunc
@@ -134,7 +134,7 @@ func (r *Ring) Accept(conn Conn) (deliver func(frame []byte)) {
 	return s.Accept(conn)
 }
 
-// run lives one life after the other.
+// run incarnations one incarnation after the other.
 func (r *Ring) run(ctx context.Context) {
 	defer close(r.done)
 	for ctx.Err() == nil {
@@ -154,7 +154,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// live is one life: it returns when that is over.
+// live is one incarnation: it returns when that is over.
 func (r *Ring) live(ctx context.Context) error {
 	r.until.Store(0)
 	known, err := r.known(ctx)
@@ -197,7 +197,7 @@ func (r *Ring) live(ctx context.Context) error {
 			return nil
 		case place >= 0 && server == nil:
 			if server, err = r.begin(ctx, m, v, place, incarnation, name); err != nil {
-				m.Leave() // nobody is to wait for this life
+				m.Leave() // nobody is to wait for this incarnation
 				_, e := r.ask(ctx, m, nil)
 				return errors.Join(err, e)
 			}
@@ -212,14 +212,14 @@ func (r *Ring) live(ctx context.Context) error {
 	return nil
 }
 
-// known is what the store knows of the lives of the space.
+// known is what the store knows of the incarnations of the space.
 func (r *Ring) known(ctx context.Context) (journal.Known, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.opt.Server.Timeout)
 	defer cancel()
 	return r.opt.Store.Known(ctx)
 }
 
-// gone lets who waits for it know that the life was left out.
+// gone lets who waits for it know that the incarnation was left out.
 func (r *Ring) gone() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -247,7 +247,7 @@ func (r *Ring) rest(ctx context.Context, server *Server) {
 	}
 }
 
-// ask asks the keeper once, and reports whether there is a newer view.
+// ask asks the leader once, and reports whether there is a newer view.
 func (r *Ring) ask(ctx context.Context, m *view.Member, server *Server) (newer bool, err error) {
 	r.mu.Lock()
 	knows := m.Place() == 0 // the first is about to ask the store, unless it has begun behind others that are gone
@@ -286,7 +286,7 @@ func public(v view.View) View {
 	return out
 }
 
-// begin makes the server of a life. The first of a ring begins with what the store knows,
+// begin makes the server of an incarnation. The first of a ring begins with what the store knows,
 // the others with what their predecessors know.
 func (r *Ring) begin(ctx context.Context, m *view.Member, v view.View, place int, incarnation uint32, name journal.Name) (*Server, error) {
 	opt := r.opt.Server
@@ -324,8 +324,8 @@ func (r *Ring) begin(ctx context.Context, m *view.Member, v view.View, place int
 	return New(opt)
 }
 
-// remember is what the store says to the first of a ring, which begins with that. It is an error if there are lives
-// of which the ring does not know that they are lost: the next life tells who keeps the ring of them (K8).
+// remember is what the store says to the first of a ring, which begins with that. It is an error if there are incarnations
+// of which the ring does not know that they are lost: the next incarnation tells who keeps the ring of them (K8).
 func (r *Ring) remember(ctx context.Context, opt *Options, v view.View) error {
 	bounded := func(do func(ctx context.Context) error) error {
 		ctx, cancel := context.WithTimeout(ctx, opt.Timeout)
@@ -338,7 +338,7 @@ func (r *Ring) remember(ctx context.Context, opt *Options, v view.View) error {
 	}
 	for _, o := range known.Open {
 		if o <= v.Newest && !slices.Contains(v.Departed, o) && !slices.ContainsFunc(v.Ring, func(p view.Place) bool { return p.Incarnation == o }) {
-			return fmt.Errorf("causal: the store has writes of life %d, of which the ring does not know: its coordinator's state is older than the store; it is told, and this node asks again", o)
+			return fmt.Errorf("causal: the store has writes of incarnation %d, of which the ring does not know: its coordinator's state is older than the store; it is told, and this node asks again", o)
 		}
 	}
 	err = bounded(func(ctx context.Context) (e error) {
@@ -392,7 +392,7 @@ func (r *Ring) claim(ctx context.Context, v view.View, place int) (mark []byte, 
 	return nil, err
 }
 
-// ended waits until a life that is lost answers nobody any more.
+// ended waits until an incarnation that is lost answers nobody any more.
 func (r *Ring) ended(ctx context.Context, m *view.Member, incarnation uint32) error {
 	for {
 		r.mu.Lock()
@@ -421,7 +421,7 @@ func (r *Ring) Leave(ctx context.Context) error {
 		err = server.Drain(drain)
 		cancel()
 		if err != nil {
-			r.opt.Server.Logger.Warn("this node leaves with writes that are only in its log; start it again, or give it up", "life", server.opt.Incarnation, "err", err)
+			r.opt.Server.Logger.Warn("this node leaves with writes that are only in its log; start it again, or give it up", "incarnation", server.opt.Incarnation, "err", err)
 		}
 	}
 	r.mu.Lock()
@@ -442,7 +442,7 @@ func (r *Ring) Leave(ctx context.Context) error {
 	}
 }
 
-// Close ends the life of the day. The others leave it out when its lease is over.
+// Close ends the incarnation of the day. The others leave it out when its lease is over.
 func (r *Ring) Close() {
 	r.stop()
 	<-r.done

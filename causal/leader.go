@@ -14,7 +14,7 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// KeeperOptions configure a Keeper.
+// KeeperOptions configure a Leader.
 type LeaderOptions struct {
 	view.Options
 	Clock shard.Clock
@@ -23,7 +23,7 @@ type LeaderOptions struct {
 	Logger *slog.Logger // default: discard
 }
 
-// Keeper decides who is in a ring, while its coordinator lets it lead. All methods are safe
+// Leader decides who is in a ring, while its coordinator lets it lead. All methods are safe
 // for concurrent use.
 type Leader struct {
 	opt     LeaderOptions
@@ -65,7 +65,7 @@ func (k *Leader) run(ctx context.Context) {
 			err = k.lead(ctx, lead, tick.C)
 		}
 		if err != nil && ctx.Err() == nil {
-			k.opt.Logger.Error("the keeper of the ring does not lead", "err", err)
+			k.opt.Logger.Error("the leader of the ring does not lead", "err", err)
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
@@ -148,7 +148,7 @@ func (k *Leader) step(do func(now lease.Tick) []view.Save) {
 	}
 }
 
-// Answer answers what a Ring asks; nil if this keeper does not lead, or cannot read it.
+// Answer answers what a Ring asks; nil if this leader does not lead, or cannot read it.
 func (k *Leader) Answer(request []byte) (answer []byte) {
 	in, err := view.DecodeRenew(request)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/freshet-cache/freshet/store/memory"
 )
 
-// throne is a coordinator at which several keepers stand for election. Who leads changes when the test says so, and who
+// throne is a coordinator at which several leaders stand for election. Who leads changes when the test says so, and who
 // led may take itself for the leader for a while.
 type throne struct {
 	l         *luck
@@ -33,11 +33,11 @@ type throne struct {
 	holder    int
 	until     map[uint64]lease.Tick // by term
 	state     []byte
-	begun     uint32 // the life with which the ring of the day began
+	begun     uint32 // the incarnation with which the ring of the day began
 	news      chan struct{}
 }
 
-// seat is a keeper's side of it.
+// seat is a leader's side of it.
 type seat struct {
 	*throne
 	at int
@@ -52,7 +52,7 @@ func newThrone(l *luck, faulty *atomic.Bool) *throne {
 	return &throne{l: l, faulty: faulty, holder: -1, until: map[uint64]lease.Tick{}, news: make(chan struct{})}
 }
 
-// crown lets another keeper lead, none if heir is below 0.
+// crown lets another leader lead, none if heir is below 0.
 func (c *throne) crown(heir int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -256,9 +256,9 @@ func (k *kingdom) leader() int {
 
 func (k *kingdom) answer(to int, request []byte) []byte {
 	k.mu.Lock()
-	keeper := k.leaders[to]
+	leader := k.leaders[to]
 	k.mu.Unlock()
-	return keeper.Answer(request)
+	return leader.Answer(request)
 }
 
 // living are the places of processes that have not ended.
@@ -334,7 +334,7 @@ func (k *kingdom) turn(t *testing.T) {
 		k.throne.crown(-1)
 		time.Sleep(time.Duration(k.l.upto(4000)) * time.Millisecond)
 		k.throne.crown(k.l.upto(2))
-	case 3: // a process ends in which a keeper lives
+	case 3: // a process ends in which a leader lives
 		i := k.l.upto(2)
 		k.mu.Lock()
 		old := k.leaders[i]
@@ -400,7 +400,7 @@ func (k *kingdom) reign(t *testing.T, seed, turns int) *history {
 	return h
 }
 
-// peace waits until every process is in the ring and all agree with the store. It does not ask that every life that is
+// peace waits until every process is in the ring and all agree with the store. It does not ask that every incarnation that is
 // over be retired.
 func (k *kingdom) peace(t *testing.T) {
 	k.throne.crown(0)
@@ -424,8 +424,8 @@ func (k *kingdom) close() {
 	for _, i := range k.living() {
 		k.end(i, false)
 	}
-	for _, keeper := range k.leaders {
-		keeper.Close()
+	for _, leader := range k.leaders {
+		leader.Close()
 	}
 	for _, r := range k.roads {
 		r.Break()
@@ -433,7 +433,7 @@ func (k *kingdom) close() {
 	time.Sleep(10 * time.Second) // of virtual time: what is late has arrived
 }
 
-// The ring that ships, with its keepers, over virtual time: who keeps it changes, servers join, leave and end without a
+// The ring that ships, with its leaders, over virtual time: who keeps it changes, servers join, leave and end without a
 // word, what they ask is late, lost or repeated, connections break, and the store is slow and does not answer. What
 // workflows see is causally consistent, what is visible anywhere is everywhere, and in the end all agree with the store.
 func TestLeadersInVirtualTime(t *testing.T) {

@@ -248,7 +248,7 @@ func TestUnlawfulMerge(t *testing.T) {
 		}
 		return sp.Begin()
 	}
-	c.enter(func(v *View) { v.Newest = 60 }) // the two lives are retired
+	c.enter(func(v *View) { v.Newest = 60 }) // the two incarnations are retired
 	s := open(func(a, b string) string { return a + b })
 	if v, ok, err := s.Get(ctx, "k"); v != "xy" || !ok || !errors.Is(err, ErrUnlawful) {
 		t.Errorf("%q %v %v", v, ok, err)

@@ -259,7 +259,7 @@ func (s *Server) persisted(out mesh.Persist, err error) (mesh.Input, error) {
 // journalPage is how many entries are read at a time.
 const journalPage = 1000
 
-// recover reads the journals of lives that are over, and that nothing is added to any more.
+// recover reads the journals of incarnations that are over, and that nothing is added to any more.
 func (s *Server) recover(out mesh.Recover) (mesh.Input, error) {
 	if s.opt.Log != nil {
 		return s.backs(out)
@@ -286,7 +286,7 @@ func (s *Server) recover(out mesh.Recover) (mesh.Input, error) {
 			more = len(page) == journalPage
 		}
 		if err != nil {
-			return mesh.Recovered{View: out.View, Status: mesh.StatusUnknown}, fmt.Errorf("causal: the journal of life %d: %w", o, err)
+			return mesh.Recovered{View: out.View, Status: mesh.StatusUnknown}, fmt.Errorf("causal: the journal of incarnation %d: %w", o, err)
 		}
 	}
 	return in, nil
@@ -348,15 +348,15 @@ func (s *Server) bounded(do func(ctx context.Context) error) error {
 
 // settling is what the store is to let go of, in its own time.
 type settling struct {
-	upto, said        map[mesh.Incarnation]uint64 // to be said, and heard, by life
+	upto, said        map[mesh.Incarnation]uint64 // to be said, and heard, by incarnation
 	before, collected uint64                      // the same of tombstones
 	busy              bool
-	released          map[mesh.Incarnation]bool // lives whose logs are not needed any more; true when that is done
+	released          map[mesh.Incarnation]bool // incarnations whose logs are not needed any more; true when that is done
 	beats             int                       // since something was said
 }
 
 // When the store is told what it need not keep: so many beats after the last time, or when
-// it is so many writes of a life. Each time is a request, and costs it as much as a write.
+// it is so many writes of an incarnation. Each time is a request, and costs it as much as a write.
 const (
 	settleBeats  = 10
 	settleWrites = 1024
@@ -396,7 +396,7 @@ func (s *Server) truncate() {
 			forget := s.opt.Store.Truncate
 			if s.opt.Log != nil && o == mesh.Incarnation(s.opt.Incarnation) {
 				forget = s.opt.Log.Truncate
-			} else if o != mesh.Incarnation(s.opt.Incarnation) { // a life that is over
+			} else if o != mesh.Incarnation(s.opt.Incarnation) { // an incarnation that is over
 				forget = s.opt.Store.TruncateFenced
 			}
 			err := s.bounded(func(ctx context.Context) error { return forget(ctx, uint32(o), n) })

@@ -21,7 +21,7 @@ import (
 	"github.com/freshet-cache/freshet/store/memory"
 )
 
-// witness is a store that remembers what was asked of it about lives, in order.
+// witness is a store that remembers what was asked of it about incarnations, in order.
 type witness struct {
 	*memory.Journal
 	mu   sync.Mutex
@@ -52,7 +52,7 @@ func (w *witness) Entries(ctx context.Context, o uint32, after uint64, n int) ([
 	return w.Journal.Entries(ctx, o, after, n)
 }
 
-// A journal is read when its life is over: its lease has ended, and the store takes nothing of it any more. All of it
+// A journal is read when its incarnation is over: its lease has ended, and the store takes nothing of it any more. All of it
 // is read, however long it is.
 func TestRecoveryWaits(t *testing.T) {
 	const writes = 2*journalPage + 7
@@ -98,17 +98,17 @@ func TestRecoveryWaits(t *testing.T) {
 	select {
 	case incarnation := <-asked:
 		if incarnation != 2 {
-			t.Fatalf("it asks whether life %d has ended", incarnation)
+			t.Fatalf("it asks whether incarnation %d has ended", incarnation)
 		}
 	case <-retired:
-		t.Fatalf("a life is recovered, and nobody asked whether it has ended: %v", db.said)
+		t.Fatalf("an incarnation is recovered, and nobody asked whether it has ended: %v", db.said)
 	}
 	if db.before("fence 2", "ended 2") || db.before("journal 2", "ended 2") {
-		t.Fatalf("a life that may serve yet is recovered: %v", db.said)
+		t.Fatalf("an incarnation that may serve yet is recovered: %v", db.said)
 	}
 	close(over)
 	if incarnation := <-retired; incarnation != 2 {
-		t.Errorf("life %d is retired", incarnation)
+		t.Errorf("incarnation %d is retired", incarnation)
 	}
 	if !db.before("ended 2", "fence 2") || !db.before("fence 2", "journal 2") {
 		t.Errorf("its journal is read before nothing is added to it: %v", db.said)
@@ -146,7 +146,7 @@ func TestRingBeginsAnew(t *testing.T) {
 			t.Errorf("what was written last is %q in the store", v)
 		}
 		if !db.before("fence 1", "journal 1") {
-			t.Errorf("life 1 may yet write when its journal is read: %v", db.said)
+			t.Errorf("incarnation 1 may yet write when its journal is read: %v", db.said)
 		}
 		if v, _, err := roam(t, s, k.spaces[next]).Get(ctx, "x"); err != nil || v != "old" {
 			t.Errorf("x is %q, %v", v, err)
@@ -156,7 +156,7 @@ func TestRingBeginsAnew(t *testing.T) {
 	emptyPools()
 }
 
-// Who hears nothing of the keeper takes no writes when its lease is over, and has a place again when it hears of it.
+// Who hears nothing of the leader takes no writes when its lease is over, and has a place again when it hears of it.
 func TestNoWritesWithoutALease(t *testing.T) {
 	emptyPools()
 	synctest.Test(t, func(t *testing.T) {
@@ -181,7 +181,7 @@ func TestNoWritesWithoutALease(t *testing.T) {
 	emptyPools()
 }
 
-// Who recovers a life waits from when it heard that the life is over until no lease of it is left.
+// Who recovers an incarnation waits from when it heard that the incarnation is over until no lease of it is left.
 func TestEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &Ring{}
@@ -206,7 +206,7 @@ func TestEnded(t *testing.T) {
 		time.Sleep(leaseLength)
 		select {
 		case <-over:
-			t.Fatal("a life is over whose lease may last")
+			t.Fatal("an incarnation is over whose lease may last")
 		default:
 		}
 		if err := <-over; err != nil {
@@ -220,7 +220,7 @@ func TestEnded(t *testing.T) {
 	})
 }
 
-// A life that was given a number and never began is over for the store, so that its ring does not wait for its log. One
+// An incarnation that was given a number and never began is over for the store, so that its ring does not wait for its log. One
 // that began is not.
 func TestUnborn(t *testing.T) {
 	db, server, _ := alone(t, memory.Options{})
@@ -235,11 +235,11 @@ func TestUnborn(t *testing.T) {
 		t.Errorf("over are %v, %v", over, err)
 	}
 	if err := db.Begin(ctx, 9, journal.NewName()); !errors.Is(err, journal.ErrBegun) {
-		t.Errorf("life 9 begins after all: %v", err)
+		t.Errorf("incarnation 9 begins after all: %v", err)
 	}
 }
 
-// A life that never began is ended though the store does not answer at first.
+// An incarnation that never began is ended though the store does not answer at first.
 func TestUnbornIsTriedAgain(t *testing.T) {
 	var failed atomic.Bool
 	db, server, _ := alone(t, memory.Options{Before: func(_ context.Context, c memory.Call) error {
@@ -268,7 +268,7 @@ func (u *useless) Lead(context.Context) (shard.Leadership, error) {
 
 func (u *useless) Save(context.Context, uint64, []byte) error { return shard.ErrDeposed }
 
-// A keeper whose coordinator fails rests before it asks again.
+// A leader whose coordinator fails rests before it asks again.
 func TestLeaderRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := &useless{}
@@ -329,13 +329,13 @@ func TestKindsOfRequests(t *testing.T) {
 		if log, persist := k.of(CallLog), k.of(CallPersist); (log > 0) != async || (persist > 0) == async || k.of(CallLoad) == 0 || (k.of(CallMerge) > 0) != async || (k.of(CallClaim) > 0) != async {
 			t.Errorf("async %v: %v", async, k.n)
 		}
-		buried, server := k.of(CallCollect), c.servers[0]
+		collected, server := k.of(CallCollect), c.servers[0]
 		for range 5 * settleBeats {
 			server.truncate()
 			eventually(t, func() bool { server.mu.Lock(); defer server.mu.Unlock(); return !server.settle.busy })
 		}
-		if n := k.of(CallCollect); n > buried+1 {
-			t.Errorf("async %v: the store was told to bury %d times, and then %d", async, buried, n)
+		if n := k.of(CallCollect); n > collected+1 {
+			t.Errorf("async %v: the store was told to bury %d times, and then %d", async, collected, n)
 		}
 	}
 }

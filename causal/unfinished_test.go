@@ -44,7 +44,7 @@ func TestUnfinishedWrites(t *testing.T) {
 	}
 }
 
-// The same of a write that the store took without saying so, before it refused the life.
+// The same of a write that the store took without saying so, before it refused the incarnation.
 func TestFencedWrites(t *testing.T) {
 	tries := 0
 	var store *memory.Journal

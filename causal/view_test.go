@@ -52,7 +52,7 @@ func TestJoinAndCrash(t *testing.T) {
 		})
 	}
 	if incarnation := <-c.retired; incarnation != 3 {
-		t.Errorf("life %d was retired", incarnation)
+		t.Errorf("incarnation %d was retired", incarnation)
 	}
 	c.enter(func(v *View) { v.Departed = nil })
 	for i := range 200 { // without a token too
@@ -220,7 +220,7 @@ func TestCausalWhileTheRingChanges(t *testing.T) {
 		c.mu.Unlock()
 	}
 	end()
-	t.Logf("%d acts, %d lives, view %d", len(h.acts), len(c.servers), c.view.Number)
+	t.Logf("%d acts, %d incarnations, view %d", len(h.acts), len(c.servers), c.view.Number)
 	retired := map[uint32]bool{}
 	for deadline := time.After(30 * time.Second); len(retired) < len(c.view.Departed); {
 		select {

@@ -35,9 +35,9 @@ type causalSpace struct {
 	merge      func(a, b []byte) []byte // nil: the larger stamp wins
 	store      causal.RingStore
 	host       string
-	coord      coordinator    // nil if the keeper is in another process
+	coord      coordinator    // nil if the leader is in another process
 	leader     *causal.Leader // nil if coord is
-	leaderAddr func() string  // the address of the process whose keeper leads
+	leaderAddr func() string  // the address of the process whose leader leads
 	log        causal.Log     // nil unless it is asynchronous
 }
 
@@ -186,12 +186,12 @@ func (n *Node) askLeader(ctx context.Context, s *causalSpace, request []byte) ([
 	leaderAddr := s.leaderAddr()
 	switch {
 	case leaderAddr == "":
-		return nil, errors.New("node: nobody keeps the ring; a keeper is being elected")
+		return nil, errors.New("node: nobody keeps the ring; a leader is being elected")
 	case s.leader != nil && leaderAddr == n.p.nodes[0].addr:
 		if b := s.leader.Answer(request); b != nil {
 			return b, nil
 		}
-		return nil, errors.New("node: the keeper of the ring is being elected")
+		return nil, errors.New("node: the leader of the ring is being elected")
 	}
 	b, err := n.peers.call(ctx, leaderAddr, append(appendBytes([]byte{frameVersion, frameRing}, []byte(s.ring())), request...))
 	switch {
@@ -203,7 +203,7 @@ func (n *Node) askLeader(ctx context.Context, s *causalSpace, request []byte) ([
 	return nil, fmt.Errorf("node: the process at %s does not keep the ring of %s; start all processes with the same --space flags", leaderAddr, s.name)
 }
 
-// keep answers what a node of another process asks the keeper of a ring.
+// keep answers what a node of another process asks the leader of a ring.
 func (n *Node) keep(frame []byte) []byte {
 	s := scan{b: frame[2:]}
 	name := string(s.bytes())
@@ -214,7 +214,7 @@ func (n *Node) keep(frame []byte) []byte {
 			}
 		}
 	}
-	return append([]byte{answerError}, "ERR no keeper of this ring is here"...)
+	return append([]byte{answerError}, "ERR no leader of this ring is here"...)
 }
 
 // dialer opens connections to the next server of a ring.

@@ -9,7 +9,7 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// merging is what a MeshStore remembers of an asynchronous space: of every life the log on
+// merging is what a MeshStore remembers of an asynchronous space: of every incarnation the log on
 // its own disk, and how far the rows have come.
 type merging struct {
 	logs   map[mesh.Dot][]*mesh.Write // by the dot of an entry, what it holds
@@ -25,7 +25,7 @@ func newMerging() merging {
 	return merging{logs: map[mesh.Dot][]*mesh.Write{}, shut: map[mesh.Incarnation]bool{}, back: map[mesh.Incarnation]bool{}, given: map[mesh.Incarnation]bool{}}
 }
 
-// Log commits a write to the log of its life, with others beside it.
+// Log commits a write to the log of its incarnation, with others beside it.
 func (s *MeshStore) Log(w *mesh.Write, with []*mesh.Write) mesh.Status {
 	switch {
 	case s.shut[w.Dot.Incarnation]:
@@ -40,13 +40,13 @@ func (s *MeshStore) Log(w *mesh.Write, with []*mesh.Write) mesh.Status {
 	return mesh.OK
 }
 
-// Trim lets the log of a life go up to a number.
+// Trim lets the log of an incarnation go up to a number.
 func (s *MeshStore) Trim(o mesh.Incarnation, upto uint64) {
 	s.truncated[o] = max(s.truncated[o], upto)
 	maps.DeleteFunc(s.logs, func(d mesh.Dot, _ []*mesh.Write) bool { return d.Incarnation == o && d.N <= upto })
 }
 
-// Found is the log of a life, to which nothing is added any more.
+// Found is the log of an incarnation, to which nothing is added any more.
 func (s *MeshStore) Found(o mesh.Incarnation) (out []*mesh.Write) {
 	s.shut[o] = true
 	for _, d := range slices.SortedFunc(maps.Keys(s.logs), mesh.Dot.Compare) {
@@ -57,13 +57,13 @@ func (s *MeshStore) Found(o mesh.Incarnation) (out []*mesh.Write) {
 	return out
 }
 
-// Release is told that a life's log has been given back.
+// Release is told that an incarnation's log has been given back.
 func (s *MeshStore) Release(o mesh.Incarnation) {
 	s.back[o], s.shut[o] = true, true
 	maps.DeleteFunc(s.logs, func(d mesh.Dot, _ []*mesh.Write) bool { return d.Incarnation == o })
 }
 
-// GiveUp ends the waiting for a life's log. Judges do not ask for what only it had, once the life is retired.
+// GiveUp ends the waiting for an incarnation's log. Judges do not ask for what only it had, once the incarnation is retired.
 func (s *MeshStore) GiveUp(o mesh.Incarnation) {
 	s.given[o] = true
 	s.Release(o)
@@ -74,7 +74,7 @@ func (s *MeshStore) lost(d mesh.Dot, m *mesh.Server) bool {
 	return s.given[d.Incarnation] && !m.Visible().Covers(d)
 }
 
-// Back are those of some lives whose logs have been given back.
+// Back are those of some incarnations whose logs have been given back.
 func (s *MeshStore) Back(incarnations []mesh.Incarnation) []mesh.Incarnation {
 	return slices.DeleteFunc(slices.Clone(incarnations), func(o mesh.Incarnation) bool { return !s.back[o] })
 }
@@ -91,7 +91,7 @@ func (s *MeshStore) Claim(term uint64) (mesh.Frontier, mesh.Status) {
 }
 
 // Merge lets writes compete for their rows. The error says that the rows are no causal cut
-// any more; retired are the lives that need not be named.
+// any more; retired are the incarnations that need not be named.
 func (s *MeshStore) Merge(f mesh.Flush, retired func(mesh.Incarnation) bool) (mesh.Status, error) {
 	switch {
 	case f.Term != s.term:
@@ -183,12 +183,12 @@ func (s *meshStorm) flushed(out mesh.Flush) {
 	}
 }
 
-// retired reports whether the view of the day need not name a life any more.
+// retired reports whether the view of the day need not name an incarnation any more.
 func (s *meshStorm) retired(o mesh.Incarnation) bool {
 	return s.view.Retired(o)
 }
 
-// bring lets a server find the log of a life that is over, and another if that one ends
+// bring lets a server find the log of an incarnation that is over, and another if that one ends
 // before all of it has been given back.
 func (s *meshStorm) bring(o mesh.Incarnation) {
 	r := s.rng("disks")
@@ -219,7 +219,7 @@ func (s *meshStorm) partial(n *meshNode) {
 	}
 }
 
-// outage ends all servers at once. A ring of a new life finds the store, and others join it;
+// outage ends all servers at once. A ring of a new incarnation finds the store, and others join it;
 // what was not in the rows is in the logs.
 func (s *meshStorm) outage() {
 	if s.calm {
@@ -256,6 +256,6 @@ func (s *meshStorm) outage() {
 	}
 }
 
-// owed reports whether lives from before an outage are not retired: until then what a
+// owed reports whether incarnations from before an outage are not retired: until then what a
 // session knows of them may not be had again.
 func (s *meshStorm) owed() bool { return s.cfg.Outages > 0 && len(s.view.Departed) > 0 }

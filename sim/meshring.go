@@ -118,7 +118,7 @@ func (s *meshStorm) healthy() (n int) {
 	return n
 }
 
-// crash ends a life; the coordinator notices, and a new life may join.
+// crash ends an incarnation; the coordinator notices, and a new incarnation may join.
 func (s *meshStorm) crash(n *meshNode) {
 	if s.calm || n.down || slices.Contains(s.view.Ring, n.incarnation) && s.healthy() < 2 {
 		return
@@ -154,7 +154,7 @@ func (s *meshStorm) exclude(n *meshNode) {
 	}
 }
 
-// join lets a new life in, anywhere.
+// join lets a new incarnation in, anywhere.
 func (s *meshStorm) join() {
 	if s.calm || len(s.view.Ring) > 6 {
 		return
@@ -202,7 +202,7 @@ func (s *meshStorm) joined(n *meshNode, b []byte) {
 
 func (s *meshStorm) retire(o mesh.Incarnation) {
 	if i := slices.Index(s.view.Departed, o); i >= 0 {
-		s.sometimes("a life is retired")
+		s.sometimes("an incarnation is retired")
 		v := s.following()
 		v.Departed = slices.Delete(v.Departed, i, i+1)
 		s.announce(v)
@@ -216,7 +216,7 @@ func (s *meshStorm) end(incarnations []mesh.Incarnation) {
 	}
 }
 
-// stop ends a life, and leaves its clients alone.
+// stop ends an incarnation, and leaves its clients alone.
 func (s *meshStorm) stop(n *meshNode) {
 	if n.down {
 		return

@@ -124,7 +124,7 @@ func (s *MeshStore) Fetch(dots []mesh.Dot) (out []*mesh.Write) {
 	return out
 }
 
-// Forget drops an origin's journal up to a number.
+// Forget drops an incarnation's journal up to a number.
 func (s *MeshStore) Truncate(o mesh.Incarnation, upto uint64) {
 	s.truncated[o] = max(s.truncated[o], upto)
 	maps.DeleteFunc(s.journal, func(d mesh.Dot, _ *mesh.Write) bool { return d.Incarnation == o && d.N <= upto })
@@ -160,7 +160,7 @@ func (s *MeshStore) CollectTombstones(before uint64) {
 	}
 }
 
-// Recover lets nothing of lives be committed any more, and is what their journals have.
+// Recover lets nothing of incarnations be committed any more, and is what their journals have.
 func (s *MeshStore) Recover(incarnations []mesh.Incarnation) (out []*mesh.Write) {
 	for _, o := range incarnations {
 		s.fenced[o] = true
@@ -304,7 +304,7 @@ func (s *MeshStore) Dump() string {
 	for _, o := range slices.Sorted(maps.Keys(s.back)) {
 		lines = append(lines, fmt.Sprintf("the log of %d is back\n", o))
 	}
-	return fmt.Sprintln(b.String(), "buried before", s.horizon, strings.Join(lines, ""))
+	return fmt.Sprintln(b.String(), "collected before", s.horizon, strings.Join(lines, ""))
 }
 
 // Horizon is the time below which tombstones were dropped, when all older writes had been shown everywhere.

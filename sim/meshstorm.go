@@ -74,7 +74,7 @@ type meshStorm struct {
 	*world
 	cfg       MeshConfig
 	store     *MeshStore
-	nodes     []*meshNode // every life, by its number less one
+	nodes     []*meshNode // every incarnation, by its number less one
 	view      mesh.View   // the coordinator's
 	clients   []*meshClient
 	open      map[mesh.Op]*meshCall
@@ -90,7 +90,7 @@ type meshStorm struct {
 	logged    bool
 }
 
-// meshNode is one life of a server.
+// meshNode is one incarnation of a server.
 type meshNode struct {
 	incarnation mesh.Incarnation
 	m           *mesh.Server // nil until it has joined
@@ -129,7 +129,7 @@ type meshCall struct {
 	retry   func()
 	done    func(mesh.Reply) // of a transaction
 	view    mesh.View        // of the server when it answered
-	horizon uint64           // what was buried when the store was read past the servers
+	horizon uint64           // what was collected when the store was read past the servers
 }
 
 const mostMeshEvents = 1_000_000 // ten times what any seed has taken
@@ -208,7 +208,7 @@ func (s *meshStorm) begin() {
 	plan(s.cfg.Evictions, func(n *meshNode) { s.step(n, mesh.Evicted{Key: s.key(r)}) })
 }
 
-// options of a life that begins now.
+// options of an incarnation that begins now.
 func (s *meshStorm) options(o mesh.Incarnation) mesh.Options {
 	return mesh.Options{Incarnation: o, View: s.view, Window: s.cfg.Window, Keys: s.cfg.Capacity, Versions: s.cfg.Versions, Waits: s.cfg.Waits, Concurrent: s.cfg.Concurrent,
 		Async: s.cfg.Async, Batch: s.cfg.Batch, Bytes: s.cfg.Bytes, WindowBytes: s.cfg.WindowBytes}
@@ -282,8 +282,8 @@ func RareMesh() (out []string) {
 			out = append(out, name)
 		}
 	}
-	return append(out, "tombstones are buried", "a fork", "a join", "a client crashes", "a token is short", "a persist arrives late", "a load fails", "a connection breaks",
-		"a server crashes", "a server is suspected", "a server joins", "a life is retired", "a journal is recovered", "a snapshot comes too late", "a transaction commits", "a transaction branches",
+	return append(out, "tombstones are collected", "a fork", "a join", "a client crashes", "a token is short", "a persist arrives late", "a load fails", "a connection breaks",
+		"a server crashes", "a server is suspected", "a server joins", "an incarnation is retired", "a journal is recovered", "a snapshot comes too late", "a transaction commits", "a transaction branches",
 		"concurrent writes are read", "a transaction reads concurrent writes", "a row is written past the cache",
 		"a log is found", "a log is released", "a claim is too late", "the store is read past the servers", "the journal has let go of what is read past the servers", "a batch arrives again", "a partial entry", "all servers crash")
 }
@@ -325,7 +325,7 @@ func (s *meshStorm) perform(n *meshNode, out mesh.Output) {
 		}
 		s.after(s.disk(), func() { forget(out.Incarnation, out.Upto) })
 	case mesh.CollectTombstones:
-		s.sometimes("tombstones are buried")
+		s.sometimes("tombstones are collected")
 		s.after(s.disk(), func() { s.store.CollectTombstones(out.Before) })
 	case mesh.Send:
 		s.send(n, out)
@@ -395,7 +395,7 @@ func (s *meshStorm) settle() {
 		}
 		if s.res.Err == nil && slices.Contains(s.view.Ring, n.incarnation) {
 			if f := n.m.Visible().Without(func(o mesh.Incarnation) bool { return o == mesh.External || slices.Contains(s.view.Ring, o) }); f.Size() > 0 {
-				s.fail(fmt.Errorf("server %d names %v, of lives that are retired", n.incarnation, f))
+				s.fail(fmt.Errorf("server %d names %v, of incarnations that are retired", n.incarnation, f))
 			}
 		}
 	}

@@ -59,7 +59,7 @@ type FaultKind uint8
 
 // The kinds.
 const (
-	Crash         FaultKind = iota // a node ends and begins another life
+	Crash         FaultKind = iota // a node ends and begins another incarnation
 	Pause                          // a node stands still, its clock does not
 	Cut                            // a node and an assigner, or both, do not hear each other
 	StoreMute                      // requests of a node to the store, or answers, are lost
@@ -72,7 +72,7 @@ const (
 	MoveSlice                      // an operator moves a slice
 	SplitSlice                     // the assigner cuts a slice
 	JoinSlices                     // the assigner joins two
-	AssignerCrash                  // an assigner ends and begins another life
+	AssignerCrash                  // an assigner ends and begins another incarnation
 	AssignerPause                  // an assigner stands still
 	AssignerCut                    // an assigner and the coordinator do not hear each other
 	faultKinds

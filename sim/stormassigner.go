@@ -20,7 +20,7 @@ type coordinator struct {
 	leadSpan  lease.Tick
 }
 
-// clerk is one assigner, through all its lives.
+// clerk is one assigner, through all its incarnations.
 type assignerProcess struct {
 	coord        *coordinator
 	index        int
@@ -56,7 +56,7 @@ func (c *assignerProcess) boot() {
 
 func (c *assignerProcess) now() lease.Tick { return c.clock.read(c.coord.s.now) }
 
-// awake does something in this life as soon as the assigner is not paused.
+// awake does something in this incarnation as soon as the assigner is not paused.
 func (c *assignerProcess) awake(do func()) {
 	incarnation, s := c.incarnations, c.coord.s
 	switch {
@@ -219,7 +219,7 @@ func (d *coordinator) hear(n *stormNode, msg any) {
 	}
 }
 
-// send carries an assigner's message to a node, if it is still that life's.
+// send carries an assigner's message to a node, if it is still that incarnation's.
 func (d *coordinator) send(c *assignerProcess, name string, msg any) {
 	s := d.s
 	for _, n := range s.nodes {

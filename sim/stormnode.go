@@ -10,13 +10,13 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// stormNode is one node, through all its lives. Each life has machines of its
+// stormNode is one node, through all its incarnations. Each incarnation has machines of its
 // own; what was meant for an earlier one is lost.
 type stormNode struct {
 	s            *storm
 	index        int
 	incarnations int
-	name         string // of this life
+	name         string // of this incarnation
 	up           bool
 	clock        clock
 	lease        *lease.Node
@@ -42,7 +42,7 @@ type handle struct {
 	until lease.Tick
 }
 
-// boot begins a life.
+// boot begins an incarnation.
 func (n *stormNode) boot() {
 	s := n.s
 	n.incarnations++
@@ -63,7 +63,7 @@ func (n *stormNode) boot() {
 	}
 }
 
-// crash ends a life; another begins after d.
+// crash ends an incarnation; another begins after d.
 func (n *stormNode) crash(d lease.Tick) {
 	if !n.up {
 		return
@@ -91,7 +91,7 @@ func (n *stormNode) pause(d lease.Tick) {
 	}
 }
 
-// awake does something in this life as soon as the node is not paused.
+// awake does something in this incarnation as soon as the node is not paused.
 func (n *stormNode) awake(do func()) {
 	incarnation := n.incarnations
 	switch {
@@ -107,7 +107,7 @@ func (n *stormNode) awake(do func()) {
 	}
 }
 
-// later does something d from now by real time, if this life lasts.
+// later does something d from now by real time, if this incarnation lasts.
 func (n *stormNode) later(d lease.Tick, do func()) {
 	incarnation := n.incarnations
 	n.s.after(d, func() {

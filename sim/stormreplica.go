@@ -167,7 +167,7 @@ func copiedReply(out replica.Reply) clink.Reply {
 	return r
 }
 
-// tellMember carries a message to another life of another node, or not, or twice, or
+// tellMember carries a message to another incarnation of another node, or not, or twice, or
 // before what was sent earlier.
 func (n *stormNode) tellMember(m replica.Send) {
 	s := n.s

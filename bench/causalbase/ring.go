@@ -34,7 +34,7 @@ type Ring struct {
 type journaled struct {
 	*memory.Journal
 	mu    sync.Mutex
-	sizes map[uint32]map[uint64]int // by origin and number
+	sizes map[uint32]map[uint64]int // by incarnation and number
 	last  map[uint32]uint64         // numbers
 	gone  map[uint32]uint64         // up to which number
 }
@@ -68,7 +68,7 @@ func (j *journaled) Truncate(ctx context.Context, incarnation uint32, upto uint6
 	return nil
 }
 
-// above is how many bytes there are of an origin's writes behind a number.
+// above is how many bytes there are of an incarnation's writes behind a number.
 func (j *journaled) above(incarnation uint32, n uint64) (sum int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -153,7 +153,7 @@ func (r *Reader) Uint() uint64 {
 	return v
 }
 
-// Origin is an origin.
+// Incarnation is an incarnation.
 func (r *Reader) Incarnation() Incarnation {
 	v := r.Uint()
 	if v != uint64(Incarnation(v)) {
@@ -189,7 +189,7 @@ func (r *Reader) dots(n int) (out []Dot) {
 	return out
 }
 
-// Dot is an origin that there is, and a number of it.
+// Dot is an incarnation that there is, and a number of it.
 func (r *Reader) Dot() Dot {
 	d := Dot{r.Incarnation(), r.Uint()}
 	if d.Incarnation == 0 || d.N == 0 {
@@ -207,7 +207,7 @@ func (r *Reader) Named() (d Dot, others []Dot) {
 	return d, r.dots(n - 1)
 }
 
-// maxExtra bounds the dots above an origin's number that a set may have when it is read:
+// maxExtra bounds the dots above an incarnation's number that a set may have when it is read:
 // a few bytes could tell of more than memory holds.
 const maxExtra = 1 << 18
 

@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// Origin is one life of a server: the coordinator numbers lives, and never uses a
+// Incarnation is one incarnation of a server: the coordinator numbers incarnations, and never uses a
 // number twice. Zero is none.
 type Incarnation uint32
 
-// Dot names a write for ever: the life that took it first, and its number there.
+// Dot names a write for ever: the incarnation that took it first, and its number there.
 // Numbers begin at 1 and leave no gap.
 type Dot struct {
 	Incarnation Incarnation
 	N           uint64
 }
 
-// Compare orders dots by origin and number.
+// Compare orders dots by incarnation and number.
 func (d Dot) Compare(o Dot) int {
 	if d.Incarnation != o.Incarnation {
 		return cmp.Compare(d.Incarnation, o.Incarnation)
@@ -45,15 +45,15 @@ func (s Stamp) Less(o Stamp) bool {
 // String is the stamp for people.
 func (s Stamp) String() string { return fmt.Sprintf("%d@%d", s.Time, s.Incarnation) }
 
-// Frontier is a set of dots: of every origin all up to a number, and some above.
+// Frontier is a set of dots: of every incarnation all up to a number, and some above.
 // It says exactly what is in it; a gap is never taken for filled. A Frontier that
 // was handed out does not change.
 type Frontier struct {
-	upto  []Dot // by origin, one each
+	upto  []Dot // by incarnation, one each
 	extra []run // sorted; each begins at least two above what is before it
 }
 
-// run is the dots of an origin from one number to another. What is shown out of turn comes
+// run is the dots of an incarnation from one number to another. What is shown out of turn comes
 // in such runs.
 type run struct {
 	Incarnation Incarnation
@@ -68,7 +68,7 @@ func NewFrontier(dots ...Dot) (f Frontier) {
 	return f
 }
 
-// All is the set of every dot of an origin up to a number.
+// All is the set of every dot of an incarnation up to a number.
 func All(o Incarnation, n uint64) (f Frontier) {
 	if n > 0 {
 		f.upto = []Dot{{o, n}}
@@ -76,7 +76,7 @@ func All(o Incarnation, n uint64) (f Frontier) {
 	return f
 }
 
-// Upto is the number up to which every dot of an origin is in the set.
+// Upto is the number up to which every dot of an incarnation is in the set.
 func (f Frontier) Upto(o Incarnation) uint64 {
 	for i := range f.upto {
 		if f.upto[i].Incarnation == o {
@@ -86,7 +86,7 @@ func (f Frontier) Upto(o Incarnation) uint64 {
 	return 0
 }
 
-// uptoAt is Upto of an origin that may stand at that place: frontiers of one ring have the
+// uptoAt is Upto of an incarnation that may stand at that place: frontiers of one ring have the
 // same shape.
 func (f Frontier) uptoAt(i int, o Incarnation) uint64 {
 	if i < len(f.upto) && f.upto[i].Incarnation == o {
@@ -121,7 +121,7 @@ func (f Frontier) Covers(d Dot) bool {
 	return i < len(f.extra) && f.extra[i].Incarnation == d.Incarnation && f.extra[i].From <= d.N
 }
 
-// Within reports whether every dot of f is in o. What is behind o's number of an origin is
+// Within reports whether every dot of f is in o. What is behind o's number of an incarnation is
 // not, for there is a gap.
 func (f Frontier) Within(o Frontier) bool {
 	for i, d := range f.upto {
@@ -190,8 +190,8 @@ func (r run) before(o run) bool {
 	return r.Incarnation < o.Incarnation || r.Incarnation == o.Incarnation && r.From < o.From
 }
 
-// append adds a run behind all others. The place of its origin in upto is at or later, and
-// is returned: there is one unless the origin's first dot is missing.
+// append adds a run behind all others. The place of its incarnation in upto is at or later, and
+// is returned: there is one unless the incarnation's first dot is missing.
 func (f *Frontier) append(r run, at int) int {
 	for at < len(f.upto) && f.upto[at].Incarnation < r.Incarnation {
 		at++
@@ -211,12 +211,12 @@ func (f *Frontier) append(r run, at int) int {
 // Size is how many numbers it takes to tell the set.
 func (f Frontier) Size() int { return len(f.upto) + len(f.extra) }
 
-// Only is the part of a set that is of one origin.
+// Only is the part of a set that is of one incarnation.
 func (f Frontier) Only(o Incarnation) Frontier {
 	return f.Without(func(other Incarnation) bool { return other != o })
 }
 
-// Last is the largest number of any origin.
+// Last is the largest number of any incarnation.
 func (f Frontier) Last() (n uint64) {
 	for _, d := range f.upto {
 		n = max(n, d.N)
@@ -227,7 +227,7 @@ func (f Frontier) Last() (n uint64) {
 	return n
 }
 
-// Missing are the dots of f that are not in o, by origin and number in upto, then above.
+// Missing are the dots of f that are not in o, by incarnation and number in upto, then above.
 // There may be any number of them; whoever calls knows that f is bounded.
 func (f Frontier) Missing(o Frontier, out []Dot) []Dot {
 	for _, d := range f.upto {
@@ -263,7 +263,7 @@ func (f Frontier) Clone() Frontier {
 	return Frontier{slices.Clone(f.upto), slices.Clone(f.extra)}
 }
 
-// at is where an origin stands in upto; it is put there if it was not.
+// at is where an incarnation stands in upto; it is put there if it was not.
 func (f *Frontier) at(o Incarnation) int {
 	i := 0
 	for i < len(f.upto) && f.upto[i].Incarnation < o {
@@ -310,7 +310,7 @@ func (f *Frontier) Add(d Dot) {
 	}
 }
 
-// Without is the set without the origins for which gone is true.
+// Without is the set without the incarnations for which gone is true.
 func (f Frontier) Without(gone func(Incarnation) bool) Frontier {
 	dots, runs := func(d Dot) bool { return gone(d.Incarnation) }, func(r run) bool { return gone(r.Incarnation) }
 	if !slices.ContainsFunc(f.upto, dots) && !slices.ContainsFunc(f.extra, runs) {

@@ -19,7 +19,7 @@ type drain struct {
 	returns  []found
 }
 
-// found is the log of a life that is over, which is given back.
+// found is the log of an incarnation that is over, which is given back.
 type found struct {
 	incarnation Incarnation
 	todo        []*Write // not on the ring yet
@@ -164,7 +164,7 @@ func (s *Server) flushed(in Flushed, out []Output) []Output {
 	return out
 }
 
-// returned begins to give back the log of a life that is over (A8).
+// returned begins to give back the log of an incarnation that is over (A8).
 func (s *Server) returned(in Returned, out []Output) []Output {
 	d := &s.draining
 	if s.expelled || slices.ContainsFunc(d.returns, func(f found) bool { return f.incarnation == in.Incarnation }) {
@@ -180,7 +180,7 @@ func (s *Server) returned(in Returned, out []Output) []Output {
 }
 
 // giveBack puts writes of logs that were found onto the ring when all their causes have
-// come: those of other lives may lie in logs that nobody has found yet (A8).
+// come: those of other incarnations may lie in logs that nobody has found yet (A8).
 func (s *Server) giveBack(out []Output) []Output {
 	d := &s.draining
 	if len(d.returns) == 0 || s.expelled {
@@ -201,7 +201,7 @@ func (s *Server) giveBack(out []Output) []Output {
 		f := &d.returns[i]
 		f.todo = slices.DeleteFunc(slices.Clone(f.todo), func(w *Write) bool { return s.has(w.Dot) })
 		if !slices.ContainsFunc(f.dots, func(o Dot) bool { return !s.durably(o) }) {
-			out = append(out, Release{f.incarnation}) // again with every lap, until the life is retired
+			out = append(out, Release{f.incarnation}) // again with every stability round, until the incarnation is retired
 		}
 	}
 	return out
@@ -216,7 +216,7 @@ func (s *Server) heard(back []Incarnation, out []Output) []Output {
 	return out
 }
 
-// forsake drops what is under way of a life that was given up, and so retired before all of
+// forsake drops what is under way of an incarnation that was given up, and so retired before all of
 // it was durable.
 func (s *Server) forsake(out []Output) []Output {
 	s.log = slices.DeleteFunc(s.log, func(w *Write) bool {

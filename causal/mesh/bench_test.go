@@ -29,12 +29,12 @@ func BenchmarkReadMany(b *testing.B) {
 }
 
 // BenchmarkPut is a write in a ring of three: taken, confirmed by the store, passed on, and
-// stable after a lap that every hundredth of them starts.
+// stable after a stability round that every hundredth of them starts.
 func BenchmarkPut(b *testing.B) {
 	s, c, keys := full(b, 3)
 	out := make([]Output, 0, 8)
 	value := []byte("12345678")
-	lap := func() {
+	round := func() {
 		out = s.Step(0, Beat{}, out[:0])
 		s.Step(0, Received{out[len(out)-1].(Send).Message}, nil) // it may have asked what came past the cache first
 	}
@@ -44,7 +44,7 @@ func BenchmarkPut(b *testing.B) {
 		out = s.Step(0, Persisted{Call: out[len(out)-1].(Persist).Call}, out[:0])
 		c.Took(out[len(out)-1].(Reply))
 		if i%100 == 99 {
-			lap()
+			round()
 			c = &Session{Deps: s.Visible()}
 		} else {
 			c.Carried = nil // the next is another session's

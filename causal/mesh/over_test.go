@@ -16,8 +16,8 @@ func anything(view uint64) map[string]Input {
 	return map[string]Input{
 		"a chain":      Received{Chain{View: view, Head: 2, Write: w}},
 		"a name":       Received{Named{View: view, Dot: Dot{Incarnation: 1, N: 1}}},
-		"a lap":        Received{StabilityRound{View: view, Low: 7}},
-		"a greeting":   Received{Resync{View: view}},
+		"a round":      Received{StabilityRound{View: view, Low: 7}},
+		"a resync":     Received{Resync{View: view}},
 		"a connection": Opened{view},
 		"who joins":    Asked{From: 2, View: view},
 		"journals":     Recovered{View: view, Writes: []*Write{w}},
@@ -89,10 +89,10 @@ func TestNothingWhenItIsOver(t *testing.T) {
 	}
 }
 
-// A lap that does not come back is sent again after a while, and not before.
+// A stability round that does not come back is sent again after a while, and not before.
 func TestLapsThatAreLost(t *testing.T) {
 	s := after(t, false)
-	laps := func() (n int) {
+	rounds := func() (n int) {
 		for _, out := range s.Step(1, Beat{}, nil) {
 			if send, is := out.(Send); is {
 				if _, is := send.Message.(StabilityRound); is {
@@ -104,15 +104,15 @@ func TestLapsThatAreLost(t *testing.T) {
 	}
 	var got []int
 	for range 18 {
-		got = append(got, laps())
+		got = append(got, rounds())
 	}
 	if want := []int{1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0}; !slices.Equal(got, want) {
-		t.Errorf("laps go off at beats %v", got)
+		t.Errorf("rounds go off at beats %v", got)
 	}
 	s.Step(1, Broken{}, nil)
 	for range 20 {
-		if laps() > 0 {
-			t.Error("a lap goes off without a connection")
+		if rounds() > 0 {
+			t.Error("a round goes off without a connection")
 		}
 	}
 	s = New(Options{Incarnation: 2, View: View{Number: 3, Ring: []Incarnation{1, 2, 3}, Newest: 3}})
@@ -120,11 +120,11 @@ func TestLapsThatAreLost(t *testing.T) {
 		if up {
 			s.Step(1, Received{Resync{View: 3}}, nil)
 		}
-		if laps() > 0 {
-			t.Error("a lap goes off from who is not the first")
+		if rounds() > 0 {
+			t.Error("a round goes off from who is not the first")
 		}
 		if out := s.Step(1, Received{StabilityRound{View: 3, Low: 9}}, nil); (len(out) == 1) != up {
-			t.Errorf("a lap goes on: %v", out)
+			t.Errorf("a round goes on: %v", out)
 		}
 	}
 }
@@ -328,7 +328,7 @@ func TestByStamp(t *testing.T) {
 	f.Add(Dot{Incarnation: 4, N: 1})
 	v := View{Ring: []Incarnation{1}, Departed: []Incarnation{2}, Newest: 3}
 	if v.Retired(1) || v.Retired(2) || !v.Retired(3) || v.Retired(4) {
-		t.Error("a life is retired that is not, or the reverse")
+		t.Error("an incarnation is retired that is not, or the reverse")
 	}
 	if got := f.Union(dot.NewFrontier(Dot{Incarnation: 5, N: 1})).Without(v.Retired); !got.Covers(Dot{Incarnation: 4, N: 1}) {
 		t.Errorf("%v", got)

@@ -16,7 +16,7 @@ type wait struct {
 // load is a row that is asked for, and what must be known of it before it can be told.
 type load struct {
 	key    *key   // none for a Recall
-	rescue uint64 // the view that asks for lives that are over; 0 for readers
+	rescue uint64 // the view that asks for incarnations that are over; 0 for readers
 	row    Row
 	asked  []Dot
 	got    []*Write // from the journal
@@ -214,7 +214,7 @@ func (s *Server) fetched(in Fetched, out []Output) []Output {
 	for _, d := range l.asked {
 		switch {
 		case slices.ContainsFunc(in.Writes, func(w *Write) bool { return w.Dot == d }):
-		case s.hidden[d] != nil: // M13: its origin has let the journal drop it, so it is stable
+		case s.hidden[d] != nil: // M13: its incarnation has let the journal drop it, so it is stable
 			s.show(s.hidden[d])
 		case !s.shows(d):
 			return s.give(l, Behind, out)

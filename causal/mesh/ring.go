@@ -41,7 +41,7 @@ func (s *Server) goOn(head Incarnation, w *Write, m Message, out []Output) []Out
 }
 
 // chain receives a write, and as is m in the memory that it has. What is known already goes
-// on as well if its origin is the head: somebody has to tell, soon, that it has been
+// on as well if its incarnation is the head: somebody has to tell, soon, that it has been
 // everywhere. Who else put it onto the ring wants it in front of what depends on it, and
 // where it is known it is (M6).
 func (s *Server) chain(m Chain, as Message, out []Output) []Output {
@@ -66,7 +66,7 @@ func (s *Server) named(m Named, as Message, out []Output) []Output {
 	if s.expelled || m.View != s.view.Number { // V1
 		return append(out, Event{StaleMessage})
 	}
-	if !s.has(m.Dot) { // M6: whoever says so has passed it on before; a lap will tell
+	if !s.has(m.Dot) { // M6: whoever says so has passed it on before; a stability round will tell
 		s.misnamed = true
 		return append(out, Event{StaleMessage})
 	}
@@ -88,7 +88,7 @@ func (s *Server) resynced(m Resync, out []Output) []Output {
 	return out
 }
 
-// beat sends a lap round, if this is the first server of the ring and the last lap
+// beat sends a stability round round, if this is the first server of the ring and the last stability round
 // has come back, or is overdue.
 func (s *Server) beat(out []Output) []Output {
 	const overdue = 8
@@ -115,7 +115,7 @@ func (s *Server) beat(out []Output) []Output {
 	return append(out, Send{s.next, m})
 }
 
-// lap passes a lap on, which has what the first server had received go before it on every
+// stability round passes a stability round on, which has what the first server had received go before it on every
 // connection; or hears that it has been everywhere (M14).
 func (s *Server) stabilityRound(m StabilityRound, out []Output) []Output {
 	if m.View != s.view.Number || s.expelled {
@@ -147,7 +147,7 @@ func (s *Server) stabilityRound(m StabilityRound, out []Output) []Output {
 	return out
 }
 
-// low is a time below which no write of this life is to come or is not known to be
+// low is a time below which no write of this incarnation is to come or is not known to be
 // stable, and durable (M15).
 func (s *Server) low() uint64 {
 	low := s.time + 1
@@ -162,7 +162,7 @@ func (s *Server) low() uint64 {
 	return low
 }
 
-// Settled is the number up to which everybody is known to have received this life's writes.
+// Settled is the number up to which everybody is known to have received this incarnation's writes.
 func (s *Server) Truncated() uint64 { return s.stable.Upto(s.opt.Incarnation) }
 
 // settled hears what everybody has received: it may be shown, and need not be kept

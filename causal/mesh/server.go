@@ -4,19 +4,19 @@ import "slices"
 
 // Options of a Server.
 type Options struct {
-	// Self is this life of the server.
+	// Self is this incarnation of the server.
 	Incarnation Incarnation
 	// View is the ring it begins in.
 	View View
-	// Floor is the largest stamp that the store held when this life began, if the
+	// Floor is the largest stamp that the store held when this incarnation began, if the
 	// server begins with nothing.
 	Floor Stamp
-	// Settled is what the journals of former lives have forgotten, by the store, if the
+	// Settled is what the journals of former incarnations have forgotten, by the store, if the
 	// server begins a ring.
 	Truncated Frontier
 	// Copy is what a server begins with that joins behind another.
 	Copy *Snapshot
-	// Window bounds the writes of this life that are not known to be stable; with it
+	// Window bounds the writes of this incarnation that are not known to be stable; with it
 	// every log and I-cache of the ring is bounded. Default 4096.
 	Window int
 	// WindowBytes bounds what those writes take in memory, but for the one that comes to the
@@ -50,7 +50,7 @@ type Server struct {
 	next     Incarnation // the successor
 	back     Incarnation // the predecessor
 	up       bool        // the successor has greeted, so what is passed on reaches it
-	expelled bool        // this life is fenced
+	expelled bool        // this incarnation is fenced
 	drawn    Call
 	waiting  int    // operations that wait for rows
 	number   uint64 // of the last own write
@@ -73,15 +73,15 @@ type Server struct {
 	owed     int            // all of them
 
 	polling   bool          // what Outside has written was asked for
-	salvaging bool          // the journals of lives that are over were asked for
-	salvaged  []Incarnation // lives of which the journal is on the ring
-	circling  int           // beats since a lap went off that has not come back
+	salvaging bool          // the journals of incarnations that are over were asked for
+	salvaged  []Incarnation // incarnations of which the journal is on the ring
+	circling  int           // beats since a stability round went off that has not come back
 	missing   []Dot         // memory for integrate
 	misnamed  bool          // something was told by its name that is not here
 	dead      uint64        // the largest time of a tombstone that was shown
 	collected uint64        // tombstones below were given up
 
-	elder    []Incarnation // lives that were over, and not retired, when the ring began (V6)
+	elder    []Incarnation // incarnations that were over, and not retired, when the ring began (V6)
 	draining drain         // of an asynchronous space
 }
 

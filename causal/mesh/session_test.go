@@ -10,7 +10,7 @@ import (
 	"github.com/freshet-cache/freshet/causal/dot"
 )
 
-// some draws a session that knows some of the writes of three lives: as visible, whole, or by name.
+// some draws a session that knows some of the writes of three incarnations: as visible, whole, or by name.
 func some(r *rand.Rand) (*Session, map[Dot]bool) {
 	s, knows := &Session{Time: r.Uint64N(40)}, map[Dot]bool{}
 	var carried []*Write

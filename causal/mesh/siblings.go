@@ -132,7 +132,7 @@ func (s *Server) mergeRow(k *key, row Row) {
 }
 
 // mixed is a key's value in a snapshot, if it is still known: what was forgotten of it has
-// been replaced within the snapshot (T2). A deletion may be buried that the snapshot does
+// been replaced within the snapshot (T2). A deletion may be collected that the snapshot does
 // not have, so what was loaded after one says nothing of older snapshots.
 func (s *Server) mixed(k *key, at Snap) (Item, bool) {
 	for _, w := range k.needs {

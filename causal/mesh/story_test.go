@@ -147,7 +147,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 // change is what happens to servers and connections.
 func (s *story) change(t *testing.T, d *datadriven.TestData, at int) {
 	switch d.Cmd {
-	case "lap":
+	case "round":
 		s.step(0, mesh.Beat{})
 		s.flush()
 	case "beat":
@@ -216,7 +216,7 @@ func (s *story) add(c *mesh.Snapshot) {
 // servers hear of it at once, or with silent when they are told.
 func (s *story) decide(t *testing.T, d *datadriven.TestData) {
 	s.view.Number++
-	s.view.Ring, s.view.Departed = origins(t, d, "ring"), origins(t, d, "lost")
+	s.view.Ring, s.view.Departed = incarnations(t, d, "ring"), incarnations(t, d, "lost")
 	s.view.Newest = max(s.view.Newest, slices.Max(s.view.Ring))
 	for i := range s.servers {
 		if !d.HasArg("silent") {
@@ -329,7 +329,7 @@ func (s *story) perform(i int, out mesh.Output) {
 		s.say("the journal drops %d up to %d", out.Incarnation, out.Upto)
 		s.store.Truncate(out.Incarnation, out.Upto)
 	case mesh.CollectTombstones:
-		s.say("tombstones before %d are buried", out.Before)
+		s.say("tombstones before %d are collected", out.Before)
 		s.store.CollectTombstones(out.Before)
 	case mesh.Reply:
 		s.replied(out)

@@ -43,7 +43,7 @@ func (s *story) release(incarnation mesh.Incarnation) {
 	s.store.Release(incarnation)
 }
 
-// found gives the log of a life, of=, to a server; or nobody finds it, and it is given up.
+// found gives the log of an incarnation, of=, to a server; or nobody finds it, and it is given up.
 func (s *story) found(t *testing.T, d *datadriven.TestData, at int) {
 	incarnation := 0
 	d.ScanArgs(t, "of", &incarnation)

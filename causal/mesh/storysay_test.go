@@ -42,7 +42,7 @@ func messageText(m mesh.Message) string {
 	case mesh.Chain:
 		return fmt.Sprintf("%v of head %d", m.Write, m.Head)
 	case mesh.StabilityRound:
-		return fmt.Sprintf("a lap: %v by the first, %v by all, low %d", m.Seen, m.Stable, m.Low)
+		return fmt.Sprintf("a stability round: %v by the first, %v by all, low %d", m.Seen, m.Stable, m.Low)
 	}
 	return fmt.Sprint(m)
 }

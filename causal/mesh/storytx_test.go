@@ -54,7 +54,7 @@ func (s *story) committed(c call, r mesh.Reply) {
 	}
 }
 
-func origins(t *testing.T, d *datadriven.TestData, name string) (out []mesh.Incarnation) {
+func incarnations(t *testing.T, d *datadriven.TestData, name string) (out []mesh.Incarnation) {
 	for _, v := range list(d, name) {
 		n, err := strconv.Atoi(v)
 		if err != nil {

@@ -58,7 +58,7 @@ func (s *Server) look(in Look, out []Output) []Output {
 }
 
 // present reports whether a snapshot is what is visible now. Equal sets of different views
-// may leave out different lives (V5).
+// may leave out different incarnations (V5).
 func (s *Server) present(at Snap) bool {
 	return at.View != nil && at.View.Number == s.view.Number && at.Set.Equal(s.visible.Frontier)
 }

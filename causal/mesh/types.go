@@ -15,7 +15,7 @@ type (
 	Frontier    = dot.Frontier
 )
 
-// Outside is the life of whoever writes past the cache to a store that gives them dots: no
+// Outside is the incarnation of whoever writes past the cache to a store that gives them dots: no
 // server's, and never over.
 const External Incarnation = math.MaxUint32
 
@@ -92,8 +92,8 @@ type Row struct {
 type View struct {
 	Number   uint64
 	Ring     []Incarnation
-	Departed []Incarnation // lives that are over and not retired
-	Newest   Incarnation   // the largest number of a life so far
+	Departed []Incarnation // incarnations that are over and not retired
+	Newest   Incarnation   // the largest number of an incarnation so far
 }
 
 // Status sorts the answers of the store.
@@ -103,7 +103,7 @@ type Status uint8
 const (
 	OK            Status = iota // it happened
 	Refused                     // it did not, and no attempt of it ever will: it is the store's to say, from the write alone
-	Fenced                      // it did not and will not: this life is over
+	Fenced                      // it did not and will not: this incarnation is over
 	StatusUnknown               // unknown: it may have happened, or may still
 )
 
@@ -118,7 +118,7 @@ const (
 	Failed             // a read got no answer of the store
 	Stale              // a transaction's snapshot is not to be had any more: begin again
 	Rejected           // it did not and will not: the store refused the write
-	Expelled           // this life is over; a Put may have happened, and is recovered then
+	Expelled           // this incarnation is over; a Put may have happened, and is recovered then
 	Forged             // it did not happen: the session carries a write that this server has not made
 	ClockAhead         // it did not happen: the session, or the store, has a time far above the clock's
 )
@@ -193,7 +193,7 @@ type Asked struct {
 	View uint64
 }
 
-// Recovered answers Recover with OK and all that the journal has of the lives, or Lost. In
+// Recovered answers Recover with OK and all that the journal has of the incarnations, or Lost. In
 // an asynchronous space it says whose logs have been given back, or given up (A8).
 type Recovered struct {
 	View   uint64
@@ -222,7 +222,7 @@ type Polled struct {
 	Writes []*Write
 }
 
-// Returned: the log of a life that is over has been found. Nothing is added to it any more.
+// Returned: the log of an incarnation that is over has been found. Nothing is added to it any more.
 type Returned struct {
 	Incarnation Incarnation
 	Writes      []*Write
@@ -306,7 +306,7 @@ type Snapshot struct {
 	Time     uint64
 	Log      []*Write
 	Durable  Frontier      // of an asynchronous space
-	Elder    []Incarnation // lives from before the ring began (V6)
+	Elder    []Incarnation // incarnations from before the ring began (V6)
 }
 
 func (Snapshot) message()       {}
@@ -363,18 +363,18 @@ type Flush struct {
 	Try     int
 }
 
-// Release tells the store that the log of a life is not needed any more, for all of it is in
+// Release tells the store that the log of an incarnation is not needed any more, for all of it is in
 // the rows; then the log can go.
 type Release struct{ Incarnation Incarnation }
 
-// Forget lets the journal drop a life's writes up to a number. The store
+// Forget lets the journal drop an incarnation's writes up to a number. The store
 // remembers that number: no late Persist of them may take effect.
 type Truncate struct {
 	Incarnation Incarnation
 	Upto        uint64
 }
 
-// Recover asks for the writes of lives that are over. Once their leases have ended, so that
+// Recover asks for the writes of incarnations that are over. Once their leases have ended, so that
 // they answer nobody, and the store has been told to refuse every Persist of theirs from
 // then on, the journal is read.
 type Recover struct {
@@ -386,7 +386,7 @@ type Recover struct {
 // answer may take its time.
 type Poll struct{ View, After uint64 }
 
-// Retire tells the coordinator that everything of a life has been shown everywhere: the
+// Retire tells the coordinator that everything of an incarnation has been shown everywhere: the
 // next view need not name it.
 type Retire struct{ Incarnation Incarnation }
 
@@ -427,7 +427,7 @@ const (
 	Missed                        // a row was asked for
 	CarriedMiss                   // a row was newer than what is visible (M12)
 	Journaled                     // the journal was asked
-	Injected                      // a write of another origin went onto the ring from here (M4, M12)
+	Injected                      // a write of another incarnation went onto the ring from here (M4, M12)
 	Retried                       // a Persist got no answer
 	Voided                        // the store refused a write (M2)
 	Throttled                     // a caller was told to try later (M16)

@@ -23,7 +23,7 @@ func (s *Server) viewed(v View, out []Output) []Output {
 	return s.giveBack(out)
 }
 
-// salvage looks after the writes of lives that are over, as the first server of a ring does,
+// salvage looks after the writes of incarnations that are over, as the first server of a ring does,
 // whether it has just come or not (V3).
 func (s *Server) salvage(out []Output) []Output {
 	if s.salvaging || len(s.view.Departed) == 0 {
@@ -37,7 +37,7 @@ func (s *Server) salvage(out []Output) []Output {
 	return append(out, Recover{s.view.Number, s.view.Departed})
 }
 
-// recovered puts the journal of lives that are over onto the ring, causes first: each in
+// recovered puts the journal of incarnations that are over onto the ring, causes first: each in
 // the order of its stamp, and before it what it names one by one, wherever that was made.
 func (s *Server) recovered(in Recovered, out []Output) []Output {
 	switch {
@@ -126,7 +126,7 @@ func (s *Server) stranded(out []Output) []Output {
 	return append(out, Event{FellBehind})
 }
 
-// retire reports lives of which everything has been shown everywhere, as the lap that is back
+// retire reports incarnations of which everything has been shown everywhere, as the stability round that is back
 // has told every server (V4).
 func (s *Server) retire(m StabilityRound, out []Output) []Output {
 	shown := m.Stable
@@ -148,16 +148,16 @@ func (s *Server) retire(m StabilityRound, out []Output) []Output {
 // first reports whether this is the first server of its ring.
 func (s *Server) first() bool { return s.view.Ring[0] == s.opt.Incarnation }
 
-// retired reports whether every write of a life has been shown everywhere, and there will
+// retired reports whether every write of an incarnation has been shown everywhere, and there will
 // be no other (V5).
 func (s *Server) retired(o Incarnation) bool { return s.view.Retired(o) }
 
-// Retired reports whether a life is over and everything of it has been shown everywhere.
+// Retired reports whether an incarnation is over and everything of it has been shown everywhere.
 func (v *View) Retired(o Incarnation) bool {
 	return o <= v.Newest && !slices.Contains(v.Ring, o) && !slices.Contains(v.Departed, o)
 }
 
-// has and shows are what was received and is visible, retired lives included.
+// has and shows are what was received and is visible, retired incarnations included.
 func (s *Server) has(d Dot) bool   { return s.received.Covers(d) || s.retired(d.Incarnation) }
 func (s *Server) shows(d Dot) bool { return s.visible.Covers(d) || s.retired(d.Incarnation) }
 

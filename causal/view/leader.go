@@ -8,7 +8,7 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// Place is a life of a server in a ring.
+// Place is an incarnation of a server in a ring.
 type Place struct {
 	Incarnation uint32
 	Name        string // unique for ever
@@ -21,7 +21,7 @@ type View struct {
 	Number   uint64
 	Ring     []Place
 	Departed []uint32
-	Newest   uint32 // the largest number of a life so far
+	Newest   uint32 // the largest number of an incarnation so far
 	Key      []byte // authenticates the tokens of the ring's sessions; drawn once (K9)
 }
 
@@ -37,23 +37,23 @@ func (v View) Sum() uint64 {
 	return h
 }
 
-// Known is what the store of a ring says of the lives that have begun there.
+// Known is what the store of a ring says of the incarnations that have begun there.
 type Known struct {
 	Newest uint32   // the largest number
-	Open   []uint32 // lives of which the store may have writes that have not been everywhere
+	Open   []uint32 // incarnations of which the store may have writes that have not been everywhere
 	Number uint64   // the largest number of a view that has claimed the rows
 }
 
-// Renew is what a member asks the keeper, at every beat.
+// Renew is what a member asks the leader, at every beat.
 type Renew struct {
 	Name, Addr, Host string
 	Incarnation      uint32 // 0: it has no number yet
-	Seq              uint64 // grows with every Renew of the life
+	Seq              uint64 // grows with every Renew of the incarnation
 	Knows            bool   // it has what a member must know (K5)
 	Leaving          bool
-	Retired          []uint32 // lives of which everything has been everywhere
+	Retired          []uint32 // incarnations of which everything has been everywhere
 	View, Sum        uint64   // the latest view it has heard of (K8)
-	Store            Known    // as the store was when the life began to ask (K8); only while it has no number
+	Store            Known    // as the store was when the incarnation began to ask (K8); only while it has no number
 }
 
 // Grant answers a Renew.
@@ -64,7 +64,7 @@ type Grant struct {
 	View        View
 }
 
-// Options of a Keeper.
+// Options of a Leader.
 type Options struct {
 	// Length of a lease. Default 10 s.
 	Length lease.Tick
@@ -74,7 +74,7 @@ type Options struct {
 	Key []byte
 }
 
-// Keeper decides on views. It is not safe for concurrent use.
+// Leader decides on views. It is not safe for concurrent use.
 type Leader struct {
 	opt    Options
 	term   uint64
@@ -84,7 +84,7 @@ type Leader struct {
 	view   View       // decided
 	stored View       // and stored (K1)
 	sum    uint64     // of stored
-	fresh  uint64     // the number with which this keeper began anew, for its state was older (K8)
+	fresh  uint64     // the number with which this leader began anew, for its state was older (K8)
 	saving bool
 	seen   map[uint32]heard
 }
@@ -102,7 +102,7 @@ type Save struct {
 	View View
 }
 
-// NewKeeper returns a keeper that does not lead.
+// NewKeeper returns a leader that does not lead.
 func NewLeader(opt Options) *Leader {
 	if opt.Length <= 0 {
 		opt.Length = 10e9
@@ -113,7 +113,7 @@ func NewLeader(opt Options) *Leader {
 	return &Leader{opt: opt, seen: map[uint32]heard{}}
 }
 
-// Elected makes the keeper the leader of a term until led, with the view its predecessor
+// Elected makes the leader the leader of a term until led, with the view its predecessor
 // stored, who may have granted leases for as long as slack since.
 func (k *Leader) Elected(now lease.Tick, term uint64, led, slack lease.Tick, v View) {
 	k.term, k.led, k.view, k.stored, k.saving = term, led, v, v, false
@@ -134,7 +134,7 @@ func (k *Leader) Led(term uint64, led lease.Tick) {
 	}
 }
 
-// Leads reports whether the keeper may decide at now.
+// Leads reports whether the leader may decide at now.
 func (k *Leader) Leads(now lease.Tick) bool { return k.term != 0 && now < k.led }
 
 // Saved answers Save. Not ok means that another term is newer.
@@ -153,7 +153,7 @@ func (k *Leader) Saved(term, number uint64, ok bool) (again []Save) {
 	return k.save()
 }
 
-// Renewed takes what a member asks, and answers it; not ok means that the keeper does not
+// Renewed takes what a member asks, and answers it; not ok means that the leader does not
 // lead, and says nothing.
 func (k *Leader) Renewed(now lease.Tick, in Renew) (g Grant, saves []Save, ok bool) {
 	if !k.Leads(now) {
@@ -173,7 +173,7 @@ func (k *Leader) Renewed(now lease.Tick, in Renew) (g Grant, saves []Save, ok bo
 		o := k.view.Ring[i].Incarnation
 		k.seen[o] = heard{now, in.Knows || in.Incarnation == 0 && k.seen[o].knows} // it may not have heard of its place
 		if now >= k.alone {
-			k.out(func(Place) bool { return false }) // K5: who knew may have gone while another keeper led
+			k.out(func(Place) bool { return false }) // K5: who knew may have gone while another leader led
 		}
 	}
 	for _, o := range in.Retired { // K4
@@ -190,10 +190,10 @@ func (k *Leader) Renewed(now lease.Tick, in Renew) (g Grant, saves []Save, ok bo
 	return g, saves, true
 }
 
-// newestLife is the largest number that a life may have: the one above is for what is written past the caches.
+// newestLife is the largest number that an incarnation may have: the one above is for what is written past the caches.
 const maxIncarnation = math.MaxUint32 - 1
 
-// older reports whether somebody knows of what this keeper, or a predecessor whose state it has, never decided: the
+// older reports whether somebody knows of what this leader, or a predecessor whose state it has, never decided: the
 // state of the coordinator was lost, or an old one was restored (K8).
 func (k *Leader) older(in Renew) bool {
 	switch {
@@ -208,7 +208,7 @@ func (k *Leader) older(in Renew) bool {
 // begin leaves everybody out, and goes on with numbers that nobody has used (K8).
 func (k *Leader) begin(in Renew) {
 	if max(in.Incarnation, in.Store.Newest) > maxIncarnation || max(in.View, in.Store.Number) >= math.MaxUint64/2 {
-		return // no keeper and no store says so
+		return // no leader and no store says so
 	}
 	k.out(func(Place) bool { return true })
 	k.view.Newest = max(k.view.Newest, in.Incarnation, in.Store.Newest)
@@ -216,7 +216,7 @@ func (k *Leader) begin(in Renew) {
 	k.fresh = k.view.Number
 }
 
-// join puts a new life at the end of the ring.
+// join puts a new incarnation at the end of the ring.
 func (k *Leader) join(now lease.Tick, in Renew) {
 	if k.view.Newest >= maxIncarnation {
 		return // the numbers are used up
@@ -285,7 +285,7 @@ func (k *Leader) save() []Save {
 // View is the latest view that was stored.
 func (k *Leader) View() View { return k.stored }
 
-// Check panics if the keeper's state is impossible. It is for tests.
+// Check panics if the leader's state is impossible. It is for tests.
 func (k *Leader) Check() {
 	names := map[string]bool{}
 	for _, v := range []View{k.view, k.stored} {
@@ -303,7 +303,7 @@ func (k *Leader) Check() {
 	}
 	for _, o := range slices.Sorted(maps.Keys(k.seen)) {
 		if o > k.view.Newest {
-			panic("view: a life was heard of that there is not")
+			panic("view: an incarnation was heard of that there is not")
 		}
 	}
 }

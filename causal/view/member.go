@@ -6,12 +6,12 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// MemberOptions describe one life of a server.
+// MemberOptions describe one incarnation of a server.
 type MemberOptions struct {
 	Name string // unique for ever
 	Addr string
 	Host string
-	// Store is what the store knows of the lives that have begun there.
+	// Store is what the store knows of the incarnations that have begun there.
 	Store Known
 	// Drift bounds how much any clock may run fast or slow, in millionths. Default 200.
 	Drift int64
@@ -27,14 +27,14 @@ type Member struct {
 	length      lease.Tick // of the longest lease heard of
 	view        View
 	sum         uint64                // of view
-	departed    map[uint32]lease.Tick // when it was heard that a life is over (K7)
+	departed    map[uint32]lease.Tick // when it was heard that an incarnation is over (K7)
 	retired     map[uint32]bool
 	leaving     bool
 }
 
 const maxSent = 64 // older ones can have no answer that still counts
 
-// NewMember returns a life that has no number yet.
+// NewMember returns an incarnation that has no number yet.
 func NewMember(opt MemberOptions) *Member {
 	if opt.Drift <= 0 {
 		opt.Drift = 200
@@ -42,7 +42,7 @@ func NewMember(opt MemberOptions) *Member {
 	return &Member{opt: opt, sent: map[uint64]lease.Tick{}, departed: map[uint32]lease.Tick{}, retired: map[uint32]bool{}}
 }
 
-// Beat is what to ask the keeper. knows says that the server has what a member must know.
+// Beat is what to ask the leader. knows says that the server has what a member must know.
 func (m *Member) Beat(now lease.Tick, knows bool) Renew {
 	m.seq++
 	m.sent[m.seq] = now
@@ -83,13 +83,13 @@ func (m *Member) Granted(now lease.Tick, g Grant) (newer bool) {
 	return newer
 }
 
-// Origin is the life's number, 0 if it has none yet.
+// Incarnation is the incarnation's number, 0 if it has none yet.
 func (m *Member) Incarnation() uint32 { return m.incarnation }
 
 // View is the latest view heard of.
 func (m *Member) View() View { return m.view }
 
-// Place is where the life stands in the ring; -1 if it is not in it.
+// Place is where the incarnation stands in the ring; -1 if it is not in it.
 func (m *Member) Place() int {
 	return slices.IndexFunc(m.view.Ring, func(p Place) bool {
 		return p.Name == m.opt.Name && (m.incarnation == 0 || m.incarnation == p.Incarnation)
@@ -99,14 +99,14 @@ func (m *Member) Place() int {
 // Until is when the lease ends: before it the server may serve.
 func (m *Member) Until() lease.Tick { return m.until }
 
-// Ended is when a life that is lost surely answers nobody any more (K7). Not ok means that
+// Ended is when an incarnation that is lost surely answers nobody any more (K7). Not ok means that
 // it is not known to be lost, or how long leases are.
 func (m *Member) Ended(incarnation uint32) (at lease.Tick, ok bool) {
 	heard, ok := m.departed[incarnation]
 	return heard + lease.Lengthen(m.length, 2*m.opt.Drift), ok && m.length > 0
 }
 
-// Retire remembers to tell the keeper that everything of a life has been everywhere.
+// Retire remembers to tell the leader that everything of an incarnation has been everywhere.
 func (m *Member) Retire(incarnation uint32) { m.retired[incarnation] = true }
 
 // Leave makes every later Renew ask to be left out.

@@ -9,7 +9,7 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// rows is what a store knows of lives: their names by number, and those that are fenced.
+// rows is what a store knows of incarnations: their names by number, and those that are fenced.
 type rows struct {
 	names  map[uint32]string
 	fenced map[uint32]bool
@@ -27,7 +27,7 @@ func (s *rows) known() (k Known) {
 	return k
 }
 
-// begins is false if the number belongs to another life.
+// begins is false if the number belongs to another incarnation.
 func (s *rows) begins(o uint32, name string) bool {
 	if s.fenced[o] || s.names[o] != "" && s.names[o] != name {
 		return false
@@ -36,7 +36,7 @@ func (s *rows) begins(o uint32, name string) bool {
 	return true
 }
 
-// past is a keeper whose state can be restored, with the members that ask it.
+// past is a leader whose state can be restored, with the members that ask it.
 type past struct {
 	t    *testing.T
 	r    *rand.Rand
@@ -94,7 +94,7 @@ func newPast(t *testing.T, seed int) *past {
 	return p
 }
 
-// The state of the coordinator is lost: the next life has a number that the store has not seen, and what the store has
+// The state of the coordinator is lost: the next incarnation has a number that the store has not seen, and what the store has
 // open is lost, so that it is recovered.
 func TestStateIsLost(t *testing.T) {
 	p := newPast(t, 0)
@@ -110,7 +110,7 @@ func TestStateIsLost(t *testing.T) {
 	}
 }
 
-// An old state is restored while members go on: nobody has a lease for a view that is not the keeper's, though both have
+// An old state is restored while members go on: nobody has a lease for a view that is not the leader's, though both have
 // one number, and all begin anew.
 func TestStateIsRestoredUnderMembers(t *testing.T) {
 	p := newPast(t, 0)
@@ -142,7 +142,7 @@ func TestStateIsRestoredUnderMembers(t *testing.T) {
 		t.Errorf("a number may be given again: %+v", v)
 	}
 	if p.join(d); d.Incarnation() != 4 {
-		t.Errorf("the next life is %d", d.Incarnation())
+		t.Errorf("the next incarnation is %d", d.Incarnation())
 	}
 }
 
@@ -174,7 +174,7 @@ func TestStateIsRestoredWithTheSameNumber(t *testing.T) {
 	}
 }
 
-// The lost history has no new life: a member that has heard of its last view is left out.
+// The lost history has no new incarnation: a member that has heard of its last view is left out.
 func TestStateIsRestoredBehindAView(t *testing.T) {
 	p := newPast(t, 0)
 	a, b := p.member(), p.member()
@@ -191,7 +191,7 @@ func TestStateIsRestoredBehindAView(t *testing.T) {
 	}
 }
 
-// Old states are restored again and again: a life that begins has a number of its own, and every life of which the store
+// Old states are restored again and again: an incarnation that begins has a number of its own, and every incarnation of which the store
 // has something is in the ring or lost as soon as somebody begins anew.
 func TestStatesAreRestored(t *testing.T) {
 	refused, restored := 0, 0
@@ -247,11 +247,11 @@ func TestStatesAreRestored(t *testing.T) {
 		for o, name := range p.rows.names {
 			in := slices.ContainsFunc(v.Ring, func(m Place) bool { return m.Incarnation == o })
 			if !in && !slices.Contains(v.Departed, o) {
-				t.Fatalf("seed %d: the store has something of life %d (%s), and %+v knows nothing of it", seed, o, name, v)
+				t.Fatalf("seed %d: the store has something of incarnation %d (%s), and %+v knows nothing of it", seed, o, name, v)
 			}
 		}
 	}
-	t.Logf("%d states restored, %d lives refused by the store", restored, refused)
+	t.Logf("%d states restored, %d incarnations refused by the store", restored, refused)
 	if restored < 1000 || refused == 0 {
 		t.Error("too little has happened")
 	}

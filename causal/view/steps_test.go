@@ -10,7 +10,7 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// desk is a keeper that leads, and a coordinator that stores at once.
+// desk is a leader that leads, and a coordinator that stores at once.
 type leading struct {
 	*Leader
 	t *testing.T
@@ -27,13 +27,13 @@ func (d leading) ask(now lease.Tick, in Renew) Grant {
 	d.t.Helper()
 	g, saves, ok := d.Renewed(now, in)
 	if !ok {
-		d.t.Fatalf("at %d the keeper says nothing", now)
+		d.t.Fatalf("at %d the leader says nothing", now)
 	}
 	d.save(saves)
 	return g
 }
 
-// lead begins with three members that know everything, of whom the keeper has not heard.
+// lead begins with three members that know everything, of whom the leader has not heard.
 func lead(t *testing.T, opt Options, slack lease.Tick) (leading, View) {
 	v := View{Number: 7, Newest: 4, Departed: []uint32{1}, Key: []byte("key")}
 	for _, o := range []uint32{2, 3, 4} {
@@ -56,7 +56,7 @@ func of(v View, i int) Renew {
 	return Renew{Name: m.Name, Addr: m.Addr, Host: m.Host, Incarnation: m.Incarnation, Seq: 1, Knows: true, View: v.Number, Sum: v.Sum()}
 }
 
-// Who is silent is left out when it has been silent for so long, and not before the keeper has led for so long.
+// Who is silent is left out when it has been silent for so long, and not before the leader has led for so long.
 func TestSilence(t *testing.T) {
 	for _, c := range []struct {
 		length, silence, slack, since lease.Tick
@@ -85,7 +85,7 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// As long as the last keeper may grant leases nobody is left out, whatever is said.
+// As long as the last leader may grant leases nobody is left out, whatever is said.
 func TestSlack(t *testing.T) {
 	for _, c := range []struct {
 		at   lease.Tick
@@ -130,17 +130,17 @@ func TestWhoKnowsMore(t *testing.T) {
 		newest uint32
 		number uint64
 	}{
-		"nothing":              {func(*Renew, View) {}, 4, 7},
-		"an older view":        {func(r *Renew, _ View) { r.View, r.Sum = 6, 99 }, 4, 7},
-		"another view":         {func(r *Renew, _ View) { r.Sum++ }, 4, 9},
-		"a later view":         {func(r *Renew, _ View) { r.View = 12 }, 4, 13},
-		"a later life":         {func(r *Renew, _ View) { r.Incarnation = 9 }, 9, 9},
-		"a life in the store":  {func(r *Renew, _ View) { r.Store.Newest = 8 }, 8, 9},
-		"a claim in the store": {func(r *Renew, _ View) { r.Store.Number = 20 }, 4, 21},
-		"what cannot be":       {func(r *Renew, _ View) { r.View = math.MaxUint64 / 2 }, 4, 7},
-		"who cannot be":        {func(r *Renew, _ View) { r.Incarnation = math.MaxUint32 }, 4, 7},
-		"nor in the store":     {func(r *Renew, _ View) { r.Store.Newest = math.MaxUint32 }, 4, 7},
-		"nor a claim":          {func(r *Renew, _ View) { r.Store.Number = math.MaxUint64 / 2 }, 4, 7},
+		"nothing":                     {func(*Renew, View) {}, 4, 7},
+		"an older view":               {func(r *Renew, _ View) { r.View, r.Sum = 6, 99 }, 4, 7},
+		"another view":                {func(r *Renew, _ View) { r.Sum++ }, 4, 9},
+		"a later view":                {func(r *Renew, _ View) { r.View = 12 }, 4, 13},
+		"a later incarnation":         {func(r *Renew, _ View) { r.Incarnation = 9 }, 9, 9},
+		"an incarnation in the store": {func(r *Renew, _ View) { r.Store.Newest = 8 }, 8, 9},
+		"a claim in the store":        {func(r *Renew, _ View) { r.Store.Number = 20 }, 4, 21},
+		"what cannot be":              {func(r *Renew, _ View) { r.View = math.MaxUint64 / 2 }, 4, 7},
+		"who cannot be":               {func(r *Renew, _ View) { r.Incarnation = math.MaxUint32 }, 4, 7},
+		"nor in the store":            {func(r *Renew, _ View) { r.Store.Newest = math.MaxUint32 }, 4, 7},
+		"nor a claim":                 {func(r *Renew, _ View) { r.Store.Number = math.MaxUint64 / 2 }, 4, 7},
 	} {
 		d, v := lead(t, Options{Length: 100}, 0)
 		in := of(v, 1)
@@ -280,7 +280,7 @@ func TestWhoHasNotHeardOfItsPlace(t *testing.T) {
 	}
 }
 
-// A lease counts from when it was asked for, for members of the view that it comes with; a life is over a lease after it
+// A lease counts from when it was asked for, for members of the view that it comes with; an incarnation is over a lease after it
 // was first heard of that.
 func TestMember(t *testing.T) {
 	const length = lease.Tick(5e6)
@@ -305,7 +305,7 @@ func TestMember(t *testing.T) {
 		}
 		for incarnation, heard := range map[uint32]lease.Tick{1: 150, 5: 300} {
 			if at, ok := m.Ended(incarnation); !ok || at != heard+lease.Lengthen(length, 2*by) {
-				t.Errorf("drift %d: life %d is over at %d", drift, incarnation, at)
+				t.Errorf("drift %d: incarnation %d is over at %d", drift, incarnation, at)
 			}
 		}
 		if _, ok := m.Ended(4); ok {
@@ -348,7 +348,7 @@ func TestLateAnswers(t *testing.T) {
 		t.Errorf("another's place is %d", m.Place())
 	}
 	if _, ok := m.Ended(9); ok {
-		t.Error("a life is over, and nobody knows how long leases are")
+		t.Error("an incarnation is over, and nobody knows how long leases are")
 	}
 	if m.Granted(1, Grant{Seq: 7, View: v}) {
 		t.Error("an answer to nothing counts")
@@ -398,11 +398,11 @@ func TestDamage(t *testing.T) {
 	damage(AppendGrant(nil, grant), func(b []byte) (any, error) { return DecodeGrant(b) }, func(is any) []byte { return AppendGrant(nil, is.(Grant)) })
 	damage(AppendView(nil, grant.View), func(b []byte) (any, error) { return DecodeView(b) }, func(is any) []byte { return AppendView(nil, is.(View)) })
 	for what, b := range map[string][]byte{
-		"a lease of no length":   AppendGrant(nil, Grant{Length: -1}),
-		"a flag of none":         append(append([]byte{renewEncoding, 0, 0, 0, 0, 0}, 4), 0, 0, 0, 0, 0, 0),
-		"an older ask":           append([]byte{renewEncoding - 1}, AppendRenew(nil, renew)[1:]...),
-		"an older answer":        append([]byte{encoding + 1}, AppendGrant(nil, grant)[1:]...),
-		"a life above all lives": {viewEncoding, 1, 0x80, 0x80, 0x80, 0x80, 0x10, 0, 0, 0},
+		"a lease of no length":                  AppendGrant(nil, Grant{Length: -1}),
+		"a flag of none":                        append(append([]byte{renewEncoding, 0, 0, 0, 0, 0}, 4), 0, 0, 0, 0, 0, 0),
+		"an older ask":                          append([]byte{renewEncoding - 1}, AppendRenew(nil, renew)[1:]...),
+		"an older answer":                       append([]byte{encoding + 1}, AppendGrant(nil, grant)[1:]...),
+		"an incarnation above all incarnations": {viewEncoding, 1, 0x80, 0x80, 0x80, 0x80, 0x10, 0, 0, 0},
 	} {
 		_, grant := DecodeGrant(b)
 		_, renew := DecodeRenew(b)

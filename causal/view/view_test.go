@@ -10,7 +10,7 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// life is a server in the test's world, with a clock of its own.
+// incarnation is a server in the test's world, with a clock of its own.
 type testMember struct {
 	m      *Member
 	name   string
@@ -24,8 +24,8 @@ type testMember struct {
 
 func (l *testMember) now(t lease.Tick) lease.Tick { return t + t/1e6*lease.Tick(l.rate) }
 
-// world lets keepers follow one another, loses, delays and repeats messages, and ends
-// lives; it knows what must hold.
+// world lets leaders follow one another, loses, delays and repeats messages, and ends
+// incarnations; it knows what must hold.
 type world struct {
 	t            *testing.T
 	seed         int
@@ -33,7 +33,7 @@ type world struct {
 	now          lease.Tick
 	leaders      [2]*Leader
 	term         uint64
-	terms        map[int]uint64 // of each keeper
+	terms        map[int]uint64 // of each leader
 	stored       View           // by the coordinator
 	views        map[uint64]View
 	incarnations []*testMember
@@ -81,14 +81,14 @@ func (w *world) decided(v View) {
 	for _, m := range w.stored.Ring {
 		if !slices.ContainsFunc(v.Ring, func(o Place) bool { return o.Incarnation == m.Incarnation }) {
 			if !slices.Contains(v.Departed, m.Incarnation) {
-				w.t.Fatalf("life %d was left out and is not lost: %+v", m.Incarnation, v)
+				w.t.Fatalf("incarnation %d was left out and is not lost: %+v", m.Incarnation, v)
 			}
 			w.left[m.Incarnation] = w.now
 		}
 	}
 	for _, m := range v.Ring {
 		if _, gone := w.left[m.Incarnation]; gone {
-			w.t.Fatalf("life %d is back: %+v", m.Incarnation, v)
+			w.t.Fatalf("incarnation %d is back: %+v", m.Incarnation, v)
 		}
 	}
 	w.stored, w.views[v.Number] = v, v
@@ -142,7 +142,7 @@ func (w *world) check() {
 		}
 		for _, o := range w.incarnations { // K7: nobody recovers what yet serves
 			if at, lost := o.m.Ended(l.m.Incarnation()); lost && o.now(w.now) >= at {
-				w.t.Fatalf("seed %d: %s recovers life %d, which serves until %d", w.seed, o.name, l.m.Incarnation(), l.m.Until())
+				w.t.Fatalf("seed %d: %s recovers incarnation %d, which serves until %d", w.seed, o.name, l.m.Incarnation(), l.m.Until())
 			}
 		}
 	}
@@ -207,7 +207,7 @@ func TestViews(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d views, %d lives served, %d terms", views, served, turns)
+	t.Logf("%d views, %d incarnations served, %d terms", views, served, turns)
 	if views < 10*seeds || served < 3*seeds {
 		t.Error("too little has happened")
 	}
@@ -261,7 +261,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// A life that was left out and whose first ask is heard again then has a place that it does not
+// An incarnation that was left out and whose first ask is heard again then has a place that it does not
 // know of: it hears that it is left out, and nobody counts what it says for that place.
 func TestAPlaceOfALateAsk(t *testing.T) {
 	k := NewLeader(Options{Length: 100})
@@ -294,7 +294,7 @@ func TestAPlaceOfALateAsk(t *testing.T) {
 	}
 }
 
-// Who knew the ring's writes leaves while a keeper has just begun to lead, which must take it
+// Who knew the ring's writes leaves while a leader has just begun to lead, which must take it
 // that the other one knows as well. When it hears that it does not, the ring ends (K5).
 func TestARingThatNobodyKnows(t *testing.T) {
 	k := NewLeader(Options{Length: 100})

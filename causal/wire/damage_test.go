@@ -106,8 +106,8 @@ func TestDamagedMessages(t *testing.T) {
 		}
 	}
 	snapshot := Snapshot{View: 2, Visible: dot.NewFrontier(Dot{Incarnation: 1, N: 1}), Received: deps, Stable: dot.NewFrontier(Dot{Incarnation: 3, N: 1}), Durable: dot.NewFrontier(Dot{Incarnation: 4, N: 1}), Time: 9, Log: someWrites(), Elder: []Incarnation{7, 5}}
-	lap := StabilityRound{View: 3, Seen: deps, Stable: dot.NewFrontier(Dot{Incarnation: 1, N: 1}), Low: 99, Durable: dot.NewFrontier(Dot{Incarnation: 2, N: 1})}
-	for _, m := range append(someMessages(), snapshot, lap, Chain{View: 1, Head: 1, Write: beside}) {
+	round := StabilityRound{View: 3, Seen: deps, Stable: dot.NewFrontier(Dot{Incarnation: 1, N: 1}), Low: 99, Durable: dot.NewFrontier(Dot{Incarnation: 2, N: 1})}
+	for _, m := range append(someMessages(), snapshot, round, Chain{View: 1, Head: 1, Write: beside}) {
 		b := new(Stream).Append(nil, m)
 		got, err := new(Stream).Decode(b)
 		if err != nil || !reflect.DeepEqual(got, m) {

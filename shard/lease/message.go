@@ -3,7 +3,7 @@ package lease
 // Renew asks for leases. A node sends it at every beat; it is also how a node
 // joins, reports its load, and takes its leave.
 type Renew struct {
-	Node    string // the incarnation: a name, and what makes this life of it unique
+	Node    string // the incarnation: a name, and what makes this incarnation of it unique
 	Addr    string // where clients and other nodes reach it
 	Host    string // the process the node lives in; see Gone
 	Seq     uint64 // grows with every Renew of the incarnation

@@ -19,7 +19,7 @@ type Lease struct {
 	Losses    int // a message is lost
 	Copies    int // a message arrives twice
 	Releases  int // a node gives up all it holds, and takes nothing more
-	Crashes   int // a node ends and begins another life
+	Crashes   int // a node ends and begins another incarnation
 	Takeovers int // another assigner is elected; the first is not told
 	Groups    int // an operator asks for a replica of the key, or for none any more
 }
@@ -293,7 +293,7 @@ func (w *leases) Choose(i int) error {
 	return nil
 }
 
-// Dump implements World. A crashed life's name is spent, so it counts.
+// Dump implements World. A crashed incarnation's name is spent, so it counts.
 func (w *leases) Dump() string {
 	var b strings.Builder
 	fmt.Fprintln(&b, w.left, w.now, w.incarnations, w.term, w.state, w.saves, len(w.mail))

@@ -14,7 +14,7 @@ var leaseScopes = []struct {
 	{"move", 60_000, Lease{Nodes: 2, Beats: 2, Moves: 1, Hours: 1, Losses: 1}},
 	{"silence", 60_000, Lease{Nodes: 2, Beats: 2, Hours: 4}},
 	{"late-and-twice", 40_000, Lease{Nodes: 2, Beats: 2, Moves: 1, Copies: 1}},
-	{"another-life", 40_000, Lease{Nodes: 2, Beats: 2, Crashes: 1, Hours: 3}},
+	{"another-incarnation", 40_000, Lease{Nodes: 2, Beats: 2, Crashes: 1, Hours: 3}},
 	{"release", 60_000, Lease{Nodes: 2, Beats: 2, Releases: 2, Moves: 1, Copies: 1}},
 	{"takeover", 60_000, Lease{Nodes: 2, Beats: 1, Takeovers: 1, Hours: 1}},
 	{"release-takeover", 40_000, Lease{Nodes: 2, Beats: 1, Releases: 1, Takeovers: 1, Hours: 1}},

@@ -19,7 +19,7 @@ type Mesh struct {
 	Capacity int      // of every server
 	Window   int
 	Versions int
-	Beats    int // laps that may go off
+	Beats    int // stability rounds that may go off
 	Evicts   int // keys that may be evicted
 	Breaks   int // connections that may break; they are opened again at any time
 	Losses   int // answers of the store to a Persist that may be lost
@@ -288,7 +288,7 @@ func (w *meshWorld) judge(i int, c *meshSession, keys []string, items []mesh.Ite
 	for k, it := range items {
 		d, found := w.store.Find(keys[k], it.Stamp)
 		switch {
-		case it.Stamp.Incarnation == 0: // never written, or buried
+		case it.Stamp.Incarnation == 0: // never written, or collected
 		case !found:
 			w.fail(fmt.Errorf("session %d reads %s = %v, which nobody wrote", i, keys[k], it))
 		case w.causes[d] == nil: // its writer has not heard of it
@@ -431,7 +431,7 @@ func (w *meshWorld) Choose(i int) error {
 	return w.err
 }
 
-// rest is when nothing more can happen: some laps later everything must be everywhere.
+// rest is when nothing more can happen: some stability rounds later everything must be everywhere.
 func (w *meshWorld) rest() {
 	for range 6 * 8 {
 		for i, m := range w.servers {

@@ -7,7 +7,7 @@ import (
 	"github.com/freshet-cache/freshet/causal/mesh"
 )
 
-// options of a life that begins now.
+// options of an incarnation that begins now.
 func (w *meshWorld) options(o mesh.Incarnation) mesh.Options {
 	s := w.scope
 	return mesh.Options{Incarnation: o, View: w.view, Keys: s.Capacity, Window: s.Window, Versions: s.Versions, Concurrent: s.Concurrent, Async: s.Async, Batch: s.Batch}

@@ -55,7 +55,7 @@ func (w *meshWorld) add(m *mesh.Server) {
 	w.links, w.linked, w.broken = append(w.links, nil), append(w.linked, 0), append(w.broken, false)
 }
 
-// stop ends a life; who waits for it asks again, and does not know what became of a Put.
+// stop ends an incarnation; who waits for it asks again, and does not know what became of a Put.
 func (w *meshWorld) stop(i int) {
 	w.down[i], w.links[i], w.broken[i] = true, nil, false
 	for _, c := range w.sessions {

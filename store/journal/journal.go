@@ -4,35 +4,35 @@
 // the packages beside this one implement them.
 //
 // A row keeps the write with the largest stamp, in whichever order writes come. The
-// journal keeps every write from the instant it is committed until its origin lets it
+// journal keeps every write from the instant it is committed until its incarnation lets it
 // go, for rows are overwritten and only the journal can give back a dot. A write and
 // its entry are one commit:
 //
 //	Persist(w) returns nil when w's entry is in the journal and every row that w wins
 //	by its stamp has its value, both durable. Of a write that was committed before, or
-//	whose origin has let it go since, it returns nil and changes nothing.
+//	whose incarnation has let it go since, it returns nil and changes nothing.
 //
 // A space may keep concurrent writes instead, if it was begun so: Keep(true) says so before
 // anything else, and is ErrKept ever after for who says the reverse. Its rows are sets of
 // versions. Persist(w) takes away those that w's mutation of the key is Over, and those
 // without a dot that have a smaller stamp, and adds w's own, a deletion too.
 //
-// An origin is one life of a server. It has a number, and a Name that no other has. It begins
+// An incarnation is one incarnation of a server. It has a number, and a Name that no other has. It begins
 // once, and can be fenced:
 //
-//	Once Begin(origin, name) has returned nil, Begin of the same number under another name is
-//	ErrBegun for ever, and so is every Begin once the origin is fenced. Who keeps the numbers
-//	elsewhere may lose them, or restore old ones: the store does not mix two lives up.
+//	Once Begin(incarnation, name) has returned nil, Begin of the same number under another name is
+//	ErrBegun for ever, and so is every Begin once the incarnation is fenced. Who keeps the numbers
+//	elsewhere may lose them, or restore old ones: the store does not mix two incarnations up.
 //
 //	Known says which numbers were used, so that the next one is above them.
 //
-//	Once Fence(origin) has returned nil, no Persist of that origin takes effect any
+//	Once Fence(incarnation) has returned nil, no Persist of that incarnation takes effect any
 //	more, those in flight included.
 //
-//	Once Forget(origin, n) has returned nil, none of a dot up to n does either.
+//	Once Forget(incarnation, n) has returned nil, none of a dot up to n does either.
 //
-// Forget is the life's own and is refused behind the fence, so that what the journal has
-// and has let go of stands still then; whoever looks after a life that is over uses Drop.
+// Forget is the incarnation's own and is refused behind the fence, so that what the journal has
+// and has let go of stands still then; whoever looks after an incarnation that is over uses Drop.
 //
 // In an asynchronous space nobody persists here: writes lie in logs elsewhere, and one server
 // brings them into the rows, many at once. Whoever does claims a term first:
@@ -46,10 +46,10 @@
 //	the last one of its term it returns nil and changes nothing. It is ErrFenced if its
 //	term is not the one that has claimed.
 //
-// Fence says there that the log of an origin is not needed any more, and Fenced who was.
+// Fence says there that the log of an incarnation is not needed any more, and Fenced who was.
 //
-// A store can be such a log: of writes without mutations. Then Lives returns the origins that
-// have begun, and once Remove(origin) has returned nil nothing of it is there and no Persist
+// A store can be such a log: of writes without mutations. Then Incarnations returns the incarnations that
+// have begun, and once Remove(incarnation) has returned nil nothing of it is there and no Persist
 // of it takes effect.
 //
 // An error that is neither ErrFenced nor one of package store's definite ones means
@@ -62,14 +62,14 @@ import (
 	"slices"
 )
 
-// Dot names a write for ever: the life that took it, and its number there, from 1 on.
+// Dot names a write for ever: the incarnation that took it, and its number there, from 1 on.
 // The zero Dot is no write of a cache's.
 type Dot struct {
 	Incarnation uint32
 	N           uint64
 }
 
-// Name is the name of one life of a server. It is random, so that no other life has it.
+// Name is the name of one incarnation of a server. It is random, so that no other incarnation has it.
 type Name [16]byte
 
 // NewName draws a name.
@@ -78,14 +78,14 @@ func NewName() (n Name) {
 	return n
 }
 
-// Known is what a store knows of the lives of a space.
+// Known is what a store knows of the incarnations of a space.
 type Known struct {
 	Newest uint32   // the largest number that began or was fenced; Outside does not count
 	Open   []uint32 // those that are not fenced or have entries in the journal, in order
 	Term   uint64   // the largest that has claimed the rows
 }
 
-// Skip is how many numbers are left out when a store was restored to an earlier state: more than lives can have begun
+// Skip is how many numbers are left out when a store was restored to an earlier state: more than incarnations can have begun
 // in the history that is gone. What sessions have seen of those then counts as lost, and is not mixed up with others.
 const Skip = 1 << 20
 
@@ -174,12 +174,12 @@ type Entry struct {
 }
 
 var (
-	// ErrFenced means that nothing was changed and nothing will be: the origin was
+	// ErrFenced means that nothing was changed and nothing will be: the incarnation was
 	// fenced, or never began.
-	ErrFenced = errors.New("store: fenced: this life of the server is over; begin another")
+	ErrFenced = errors.New("store: fenced: this incarnation of the server is over; begin another")
 	// ErrKept means that a space was begun with the other setting.
 	ErrSiblings = errors.New("store: this space keeps concurrent writes and is opened as one that does not, or the reverse; open it as it was begun, or use another space")
-	// ErrBegun means that the number belongs to another life: it began under another name, or
+	// ErrBegun means that the number belongs to another incarnation: it began under another name, or
 	// was fenced.
-	ErrBegun = errors.New("store: this number belongs to another life of a server; a number is used once, ask for a larger one")
+	ErrBegun = errors.New("store: this number belongs to another incarnation of a server; a number is used once, ask for a larger one")
 )

@@ -42,7 +42,7 @@ type claim struct {
 	mark         []byte
 }
 
-// life is what is known of an origin.
+// incarnation is what is known of an incarnation.
 type incarnationState struct {
 	truncated uint64 // let go up to here
 	journal   map[uint64][]byte
@@ -119,7 +119,7 @@ func (s *Journal) KeepSiblings(ctx context.Context, concurrent bool) error {
 	})
 }
 
-// Begin makes an origin that may persist.
+// Begin makes an incarnation that may persist.
 func (s *Journal) Begin(ctx context.Context, incarnation uint32, name journal.Name) error {
 	return s.call(ctx, Call{OpPersist, ""}, func() error {
 		if l := s.incarnations[incarnation]; l != nil {
@@ -133,7 +133,7 @@ func (s *Journal) Begin(ctx context.Context, incarnation uint32, name journal.Na
 	})
 }
 
-// Known is what the store knows of the lives of the space.
+// Known is what the store knows of the incarnations of the space.
 func (s *Journal) Known(ctx context.Context) (k journal.Known, err error) {
 	err = s.call(ctx, Call{OpFetch, ""}, func() error {
 		k.Term = s.claimed.term
@@ -201,8 +201,8 @@ func (s *Journal) Fetch(ctx context.Context, dots []journal.Dot) (bodies [][]byt
 	return bodies, err
 }
 
-// Journal returns up to limit entries of an origin behind the number after, in order,
-// and up to which number the origin has let go. It is ErrFenced if it never began.
+// Journal returns up to limit entries of an incarnation behind the number after, in order,
+// and up to which number the incarnation has let go. It is ErrFenced if it never began.
 func (s *Journal) Entries(ctx context.Context, incarnation uint32, after uint64, limit int) (entries []journal.Entry, truncated uint64, err error) {
 	err = s.call(ctx, Call{OpFetch, ""}, func() error {
 		l := s.incarnations[incarnation]
@@ -222,13 +222,13 @@ func (s *Journal) Entries(ctx context.Context, incarnation uint32, after uint64,
 	return entries, truncated, err
 }
 
-// Forget lets the journal drop an origin's writes up to a number. It is ErrFenced if the
-// origin is.
+// Forget lets the journal drop an incarnation's writes up to a number. It is ErrFenced if the
+// incarnation is.
 func (s *Journal) Truncate(ctx context.Context, incarnation uint32, upto uint64) error {
 	return s.truncate(ctx, incarnation, upto, false)
 }
 
-// Drop is Forget for an origin that is fenced.
+// Drop is Forget for an incarnation that is fenced.
 func (s *Journal) TruncateFenced(ctx context.Context, incarnation uint32, upto uint64) error {
 	return s.truncate(ctx, incarnation, upto, true)
 }
@@ -275,7 +275,7 @@ func (s *Journal) Largest(ctx context.Context) (time uint64, err error) {
 	return time, err
 }
 
-// Fence ends an origin, also one that has not begun.
+// Fence ends an incarnation, also one that has not begun.
 func (s *Journal) Fence(ctx context.Context, incarnation uint32) error {
 	return s.call(ctx, Call{OpTruncate, ""}, func() error {
 		if s.incarnations[incarnation] == nil {
@@ -286,7 +286,7 @@ func (s *Journal) Fence(ctx context.Context, incarnation uint32) error {
 	})
 }
 
-// Fenced returns those of some origins that were fenced.
+// Fenced returns those of some incarnations that were fenced.
 func (s *Journal) Fenced(ctx context.Context, incarnations ...uint32) (out []uint32, err error) {
 	err = s.call(ctx, Call{OpFetch, ""}, func() error {
 		for _, o := range incarnations {
@@ -343,7 +343,7 @@ func (s *Journal) Fits(muts []journal.Mutation) error {
 	return nil
 }
 
-// Lives returns the origins that have begun and were not removed.
+// Incarnations returns the incarnations that have begun and were not removed.
 func (s *Journal) Incarnations(ctx context.Context) (out []uint32, err error) {
 	err = s.call(ctx, Call{OpFetch, ""}, func() error {
 		out = slices.Sorted(maps.Keys(s.incarnations))
@@ -352,7 +352,7 @@ func (s *Journal) Incarnations(ctx context.Context) (out []uint32, err error) {
 	return out, err
 }
 
-// Remove forgets an origin, and its journal.
+// Remove forgets an incarnation, and its journal.
 func (s *Journal) Remove(ctx context.Context, incarnation uint32) error {
 	return s.call(ctx, Call{OpTruncate, ""}, func() error {
 		delete(s.incarnations, incarnation)

@@ -69,7 +69,7 @@ func (c *causalCrasher) note(err error, holds func(all spaces) error) {
 	c.told = append(c.told, holds)
 }
 
-// A row is never older than what was said of it: absent, it says what was buried.
+// A row is never older than what was said of it: absent, it says what was collected.
 func atLeast(d *Journal, key string, stamp journal.Stamp) error {
 	rows, err := d.Load(context.Background(), key)
 	if err != nil {
@@ -100,7 +100,7 @@ func journaled(d *Journal, dot journal.Dot) error {
 	return err
 }
 
-// server is one life after the other of a server: each writes two keys at once, has its journal let go, and is fenced.
+// server is one incarnation after the other of a server: each writes two keys at once, has its journal let go, and is fenced.
 func (c *causalCrasher) server(all spaces, d func(spaces) *Journal, id uint32, rnd *rand.Rand) {
 	ctx, here, beside := context.Background(), d(all), d(all) == all.beside
 	a, b := fmt.Sprint("a", id), fmt.Sprint("b", id)
@@ -110,7 +110,7 @@ func (c *causalCrasher) server(all spaces, d func(spaces) *Journal, id uint32, r
 		name := journal.NewName()
 		c.note(here.Begin(ctx, incarnation, name), func(all spaces) error {
 			if err := d(all).Begin(ctx, incarnation, journal.NewName()); !errors.Is(err, journal.ErrBegun) {
-				return fmt.Errorf("life %d begins again: %v", incarnation, err)
+				return fmt.Errorf("incarnation %d begins again: %v", incarnation, err)
 			}
 			return nil
 		})
@@ -133,7 +133,7 @@ func (c *causalCrasher) server(all spaces, d func(spaces) *Journal, id uint32, r
 		c.note(here.Fence(ctx, incarnation), func(all spaces) error {
 			err := d(all).Persist(ctx, journal.Write{Dot: journal.Dot{Incarnation: incarnation, N: 99}, Stamp: journal.Stamp{Time: 1, Incarnation: incarnation}})
 			if !errors.Is(err, journal.ErrFenced) {
-				return fmt.Errorf("life %d goes on: %v", incarnation, err)
+				return fmt.Errorf("incarnation %d goes on: %v", incarnation, err)
 			}
 			return nil
 		})
@@ -169,7 +169,7 @@ func (c *causalCrasher) merger(all spaces, rnd *rand.Rand) {
 	}
 }
 
-// logger writes the logs of lives, each of which is given back and removed.
+// logger writes the logs of incarnations, each of which is given back and removed.
 func (c *causalCrasher) logger(all spaces) {
 	ctx := context.Background()
 	for incarnation := uint32(1); incarnation <= 3; incarnation++ {
@@ -187,7 +187,7 @@ func (c *causalCrasher) logger(all spaces) {
 			c.note(errors.Join(all.log.Fence(ctx, incarnation), all.log.Remove(ctx, incarnation)), func(all spaces) error {
 				incarnations, err := all.log.Incarnations(ctx)
 				if err == nil && slices.Contains(incarnations, incarnation) {
-					err = fmt.Errorf("the log of life %d is back", incarnation)
+					err = fmt.Errorf("the log of incarnation %d is back", incarnation)
 				}
 				return err
 			})
@@ -215,7 +215,7 @@ func (c *causalCrasher) whole(all spaces) {
 		one, other := dots(rows[0]), dots(rows[1])
 		for i, dot := range one {
 			none := journal.Dot{}
-			if len(one) != len(other) || dot != none && other[i] != none && dot != other[i] { // a tombstone may be buried
+			if len(one) != len(other) || dot != none && other[i] != none && dot != other[i] { // a tombstone may be collected
 				c.t.Errorf("%s is of %v, and %s of %v", p.a, one, p.b, other)
 				break
 			}
@@ -256,7 +256,7 @@ func (c *causalCrasher) entries(d *Journal, a, b string) {
 }
 
 // At whichever sync the machine crashes: what causal spaces have acknowledged is there, rows, journals, logs, how far
-// merging has come, and which lives and terms are over. What was committed at once is there at once or not at all.
+// merging has come, and which incarnations and terms are over. What was committed at once is there at once or not at all.
 func TestCausalCrashAtEverySync(t *testing.T) {
 	crashed, every := 0, 1
 	if testing.Short() {

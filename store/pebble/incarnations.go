@@ -13,7 +13,7 @@ import (
 	"github.com/freshet-cache/freshet/store/journal"
 )
 
-// life is what is known of an origin. Persists hold it for reading.
+// incarnation is what is known of an incarnation. Persists hold it for reading.
 type incarnationState struct {
 	mu        sync.RWMutex
 	begun     bool
@@ -23,7 +23,7 @@ type incarnationState struct {
 	name      journal.Name // zero if it never began, or began before there were names
 }
 
-// origin returns what is known of an origin.
+// incarnation returns what is known of an incarnation.
 func (d *Journal) incarnation(o uint32) (*incarnationState, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -44,7 +44,7 @@ func (d *Journal) incarnation(o uint32) (*incarnationState, error) {
 
 func decodeIncarnation(o uint32, b []byte) (*incarnationState, error) {
 	if len(b) != lifeBytes && len(b) != lifeBytes+len(journal.Name{}) || b[0] != journalRowEncoding || b[1] > 1 {
-		return nil, fmt.Errorf("%w: what is known of origin %d cannot be read", ErrDamaged, o)
+		return nil, fmt.Errorf("%w: what is known of incarnation %d cannot be read", ErrDamaged, o)
 	}
 	l := &incarnationState{begun: true, fenced: b[1] == 1, truncated: binary.BigEndian.Uint64(b[2:]), largest: binary.BigEndian.Uint64(b[10:])}
 	copy(l.name[:], b[lifeBytes:])
@@ -60,7 +60,7 @@ func (l *incarnationState) append(b []byte) []byte {
 	return append(b, l.name[:]...)
 }
 
-// change lets a call change what is known of an origin, when no Persist of it is under
+// change lets a call change what is known of an incarnation, when no Persist of it is under
 // way. If not durable, a crash may undo it.
 func (d *Journal) change(o uint32, durable bool, do func(l *incarnationState, batch *pebble.Batch) error) error {
 	if err := d.s.begin(); err != nil {
@@ -92,7 +92,7 @@ func (d *Journal) change(o uint32, durable bool, do func(l *incarnationState, ba
 	return err
 }
 
-// Begin makes an origin that may persist.
+// Begin makes an incarnation that may persist.
 func (d *Journal) Begin(_ context.Context, o uint32, name journal.Name) error {
 	return d.change(o, true, func(l *incarnationState, _ *pebble.Batch) error {
 		if l.begun && (l.fenced || l.name != name) {
@@ -103,7 +103,7 @@ func (d *Journal) Begin(_ context.Context, o uint32, name journal.Name) error {
 	})
 }
 
-// Known is what the store knows of the lives of the space.
+// Known is what the store knows of the incarnations of the space.
 func (d *Journal) Known(ctx context.Context) (k journal.Known, err error) {
 	all, err := d.Incarnations(ctx)
 	if err != nil {
@@ -151,7 +151,7 @@ func (d *Journal) any(low, high []byte) (bool, error) {
 	return found, errors.Join(it.Error(), it.Close())
 }
 
-// Fence ends an origin, also one that has not begun.
+// Fence ends an incarnation, also one that has not begun.
 func (d *Journal) Fence(_ context.Context, o uint32) error {
 	return d.change(o, true, func(l *incarnationState, _ *pebble.Batch) error {
 		l.begun, l.fenced = true, true

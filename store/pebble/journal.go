@@ -25,7 +25,7 @@ type Journal struct {
 
 	merging sync.Mutex // one merge at a time: what is said of the last one is in order
 
-	mu           sync.Mutex // guards lives
+	mu           sync.Mutex // guards incarnations
 	incarnations map[uint32]*incarnationState
 	collected    atomic.Uint64
 	siblings     atomic.Bool // concurrent writes are kept
@@ -39,7 +39,7 @@ func (s *Store) Journal(space string) (*Journal, error) {
 	d := &Journal{s: s, prefix: append([]byte{'c', byte(len(space))}, space...), incarnations: map[uint32]*incarnationState{}}
 	b, err := d.read(d.key('b'))
 	if b != nil && err == nil && len(b) != 8 {
-		err = fmt.Errorf("%w: what space %s has buried cannot be read", ErrDamaged, space)
+		err = fmt.Errorf("%w: what space %s has collected cannot be read", ErrDamaged, space)
 	}
 	if b != nil && err == nil {
 		d.collected.Store(binary.BigEndian.Uint64(b))
@@ -47,8 +47,8 @@ func (s *Store) Journal(space string) (*Journal, error) {
 	return d, err
 }
 
-// Keys of a space: rows, or versions of rows, tombstones by time, the journal, origins, what
-// was buried, whether concurrent writes are kept, and how far merging has come.
+// Keys of a space: rows, or versions of rows, tombstones by time, the journal, incarnations, what
+// was collected, whether concurrent writes are kept, and how far merging has come.
 func (d *Journal) key(kind byte) []byte {
 	return append(slices.Clip(d.prefix), kind)
 }
@@ -68,7 +68,7 @@ func (d *Journal) incarnationKey(o uint32) []byte {
 }
 
 // The encoding of a row: a version byte, whether it exists, its stamp, its dot, its
-// value. That of an origin: a version byte, whether it is fenced, what it has let go,
+// value. That of an incarnation: a version byte, whether it is fenced, what it has let go,
 // the largest time among that, and its name, which older versions of freshet did not write. An
 // entry of the journal is its time, and what was given.
 const (
@@ -179,13 +179,13 @@ func (d *Journal) Load(_ context.Context, keys ...string) ([]journal.Row, error)
 	return rows, nil
 }
 
-// Forget lets the journal drop an origin's writes up to a number. A crash may undo it:
-// it is said again, or the origin is over. It is ErrFenced if the origin is.
+// Forget lets the journal drop an incarnation's writes up to a number. A crash may undo it:
+// it is said again, or the incarnation is over. It is ErrFenced if the incarnation is.
 func (d *Journal) Truncate(_ context.Context, o uint32, upto uint64) error {
 	return d.truncate(o, upto, false)
 }
 
-// Drop is Forget for an origin that is fenced.
+// Drop is Forget for an incarnation that is fenced.
 func (d *Journal) TruncateFenced(_ context.Context, o uint32, upto uint64) error {
 	return d.truncate(o, upto, true)
 }
@@ -290,8 +290,8 @@ func (d *Journal) Fetch(_ context.Context, dots []journal.Dot) (bodies [][]byte,
 	return bodies, nil
 }
 
-// Journal returns up to limit entries of an origin behind the number after, in order,
-// and up to which number the origin has let go. It is ErrFenced if it never began.
+// Journal returns up to limit entries of an incarnation behind the number after, in order,
+// and up to which number the incarnation has let go. It is ErrFenced if it never began.
 func (d *Journal) Entries(_ context.Context, o uint32, after uint64, limit int) (entries []journal.Entry, truncated uint64, err error) {
 	if err := d.s.begin(); err != nil {
 		return nil, 0, err

@@ -58,7 +58,7 @@ func TestMergedIsDurable(t *testing.T) {
 	}
 }
 
-// A life that an older freshet has written has no name: it is read, it goes on, and nobody begins it again.
+// An incarnation that an older freshet has written has no name: it is read, it goes on, and nobody begins it again.
 func TestALifeWithoutAName(t *testing.T) {
 	dir, ctx := t.TempDir(), t.Context()
 	c := openJournal(t, dir, "feeds")
@@ -115,11 +115,11 @@ func TestJournalIsDurable(t *testing.T) {
 	}
 	for o, name := range map[uint32]journal.Name{3: {4}, 4: {}} {
 		if err := c.Begin(ctx, o, name); !errors.Is(err, journal.ErrBegun) {
-			t.Errorf("origin %d begins again: %v", o, err)
+			t.Errorf("incarnation %d begins again: %v", o, err)
 		}
 	}
 	if err := c.Begin(ctx, 3, journal.Name{3}); err != nil {
-		t.Errorf("origin 3 is not known by its name: %v", err)
+		t.Errorf("incarnation 3 is not known by its name: %v", err)
 	}
 	if err := c.Persist(ctx, journal.Write{Dot: journal.Dot{Incarnation: 4, N: 1}}); !errors.Is(err, journal.ErrFenced) {
 		t.Errorf("the fence is gone: %v", err)

@@ -117,7 +117,7 @@ func (d *Journal) Fits(muts []journal.Mutation) error {
 	return d.s.admissible(plain)
 }
 
-// Fenced returns those of some origins that were fenced.
+// Fenced returns those of some incarnations that were fenced.
 func (d *Journal) Fenced(_ context.Context, incarnations ...uint32) (out []uint32, err error) {
 	if err := d.s.begin(); err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func (d *Journal) Fenced(_ context.Context, incarnations ...uint32) (out []uint3
 	return out, nil
 }
 
-// Lives returns the origins that have begun and were not removed.
+// Incarnations returns the incarnations that have begun and were not removed.
 func (d *Journal) Incarnations(ctx context.Context) (out []uint32, err error) {
 	if err := d.s.begin(); err != nil {
 		return nil, err
@@ -154,7 +154,7 @@ func (d *Journal) Incarnations(ctx context.Context) (out []uint32, err error) {
 	return out, errors.Join(it.Error(), it.Close(), context.Cause(ctx))
 }
 
-// Remove forgets an origin, and its journal, for good.
+// Remove forgets an incarnation, and its journal, for good.
 func (d *Journal) Remove(_ context.Context, o uint32) error {
 	if err := d.s.begin(); err != nil {
 		return err

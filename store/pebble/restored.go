@@ -17,8 +17,8 @@ import (
 )
 
 // Restored prepares the store in dir for use after it was restored to an earlier state: versions go on above all that
-// were given since, lives of causal servers that have begun are over, and new ones have numbers above those that were
-// given since. The logs of asynchronous spaces are still asked for, so the lives there are not fenced. No process may
+// were given since, incarnations of causal servers that have begun are over, and new ones have numbers above those that were
+// given since. The logs of asynchronous spaces are still asked for, so the incarnations there are not fenced. No process may
 // have the store open.
 func Restored(ctx context.Context, dir string) (err error) {
 	if _, err := os.Stat(filepath.Join(dir, markerFile)); err != nil {
@@ -46,7 +46,7 @@ func Restored(ctx context.Context, dir string) (err error) {
 	return err
 }
 
-// skip ends the lives of a space, and leaves numbers out.
+// skip ends the incarnations of a space, and leaves numbers out.
 func (s *Store) skip(ctx context.Context, space string) error {
 	d, err := s.Journal(space)
 	if err != nil {

@@ -240,13 +240,13 @@ func TestDamageIsSaid(t *testing.T) {
 			"forget":  func() error { return d.Truncate(ctx, 1, 1) },
 			"journal": func() error { _, _, err := d.Entries(ctx, 1, 0, 10); return err },
 		}},
-		"an origin": {d.incarnationKey(3), "short", map[string]func() error{
+		"an incarnation": {d.incarnationKey(3), "short", map[string]func() error{
 			"persist": func() error { x := w(1); x.Dot.Incarnation = 3; return d.Persist(ctx, x) }, "begin": func() error { return d.Begin(ctx, 3, journal.Name{3}) },
 			"fence": func() error { return d.Fence(ctx, 3) }, "fenced": func() error { return first(d.Fenced(ctx, 1, 3)) },
 			"remove": func() error { return d.Remove(ctx, 3) }, "known": func() error { return first(d.Known(ctx)) },
 			"journal": func() error { _, _, err := d.Entries(ctx, 3, 0, 10); return err },
 		}},
-		"what was buried": {d.key('b'), "short", map[string]func() error{"open": func() error { return first(d.s.Journal("feeds")) }}},
+		"what was collected": {d.key('b'), "short", map[string]func() error{"open": func() error { return first(d.s.Journal("feeds")) }}},
 		"a row": {rowKey("k"), "\x09", map[string]func() error{
 			"load": func() error { return first(d.s.Load(ctx, "k")) }, "scan": func() error { _, _, _, err := d.s.Scan(ctx, "", 10); return err },
 			"count": func() error { return first(d.s.Count(ctx)) }, "check": commit(store.Mutation{Key: "k", Check: true}), "keep": commit(store.Mutation{Key: "k", TTL: store.KeepTTL}),

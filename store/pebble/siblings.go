@@ -44,7 +44,7 @@ func (d *Journal) KeepSiblings(_ context.Context, concurrent bool) error {
 	return nil
 }
 
-// used reports whether an origin has begun.
+// used reports whether an incarnation has begun.
 func (d *Journal) used() (bool, error) { return d.any(d.key('o'), d.key('o'+1)) }
 
 // A row of several versions is each of them behind its length.

@@ -21,8 +21,8 @@ import (
 // It is safe for concurrent use, by any number of processes, and closed with the Store.
 //
 // A row and its entry in the journal are written by one statement. What the fence rests
-// on is an advisory lock for each origin: Persist holds it shared, from before it looks
-// whether the origin may write up to its commit, and Fence and Forget hold it alone.
+// on is an advisory lock for each incarnation: Persist holds it shared, from before it looks
+// whether the incarnation may write up to its commit, and Fence and Forget hold it alone.
 type Journal struct {
 	s        *Store
 	space    string
@@ -77,7 +77,7 @@ func (s *Store) Journal(space string) (*Journal, error) {
 	}}, nil
 }
 
-// lock is the advisory lock of an origin. Others that are taken for the same only wait
+// lock is the advisory lock of an incarnation. Others that are taken for the same only wait
 // for each other.
 func (d *Journal) lock(incarnation uint32) int64 {
 	h := fnv.New64a()
@@ -116,7 +116,7 @@ func (d *Journal) Load(ctx context.Context, keys ...string) ([]journal.Row, erro
 	return rows, nil
 }
 
-// Begin makes an origin that may persist.
+// Begin makes an incarnation that may persist.
 func (d *Journal) Begin(ctx context.Context, incarnation uint32, name journal.Name) error {
 	done, err := d.s.pool.Exec(ctx, d.sql.begin, d.space, int64(incarnation), name[:])
 	switch {
@@ -128,12 +128,12 @@ func (d *Journal) Begin(ctx context.Context, incarnation uint32, name journal.Na
 	return nil
 }
 
-// Known is what the store knows of the lives of the space.
+// Known is what the store knows of the incarnations of the space.
 func (d *Journal) Known(ctx context.Context) (k journal.Known, err error) {
 	var newest, term int64
 	var open []int64
 	if err := d.s.pool.QueryRow(ctx, d.sql.known, d.space).Scan(&newest, &term, &open); err != nil {
-		return k, d.s.failed("asking which origins began", err)
+		return k, d.s.failed("asking which incarnations began", err)
 	}
 	k.Newest, k.Term = uint32(newest), uint64(term)
 	for _, o := range open {
@@ -196,8 +196,8 @@ func (d *Journal) Fetch(ctx context.Context, dots []journal.Dot) ([][]byte, erro
 	return bodies, nil
 }
 
-// Journal returns up to limit entries of an origin behind the number after, in order,
-// and up to which number the origin has let go. It is ErrFenced if it never began.
+// Journal returns up to limit entries of an incarnation behind the number after, in order,
+// and up to which number the incarnation has let go. It is ErrFenced if it never began.
 func (d *Journal) Entries(ctx context.Context, incarnation uint32, after uint64, limit int) (entries []journal.Entry, truncated uint64, err error) {
 	found, err := d.s.pool.Query(ctx, d.sql.journal, d.space, int64(incarnation), int64(after), limit)
 	if err != nil {
@@ -226,13 +226,13 @@ func (d *Journal) Entries(ctx context.Context, incarnation uint32, after uint64,
 	return entries, truncated, nil
 }
 
-// Forget lets the journal drop an origin's writes up to a number. It is ErrFenced if the
-// origin is.
+// Forget lets the journal drop an incarnation's writes up to a number. It is ErrFenced if the
+// incarnation is.
 func (d *Journal) Truncate(ctx context.Context, incarnation uint32, upto uint64) error {
 	return d.truncate(ctx, incarnation, upto, false)
 }
 
-// Drop is Forget for an origin that is fenced.
+// Drop is Forget for an incarnation that is fenced.
 func (d *Journal) TruncateFenced(ctx context.Context, incarnation uint32, upto uint64) error {
 	return d.truncate(ctx, incarnation, upto, true)
 }
@@ -260,8 +260,8 @@ func (d *Journal) CollectTombstones(ctx context.Context, before uint64) error {
 	if d.siblings.Load() {
 		sql = d.sql.sweep
 	}
-	for buried := sweepRows; buried == sweepRows; {
-		err := d.s.pool.QueryRow(ctx, sql, d.space, int64(before), sweepRows).Scan(&buried)
+	for collected := sweepRows; collected == sweepRows; {
+		err := d.s.pool.QueryRow(ctx, sql, d.space, int64(before), sweepRows).Scan(&collected)
 		if err != nil {
 			return d.s.failed("forgetting deleted keys", err)
 		}
@@ -269,8 +269,8 @@ func (d *Journal) CollectTombstones(ctx context.Context, before uint64) error {
 	return nil
 }
 
-// Fence ends an origin, also one that has not begun. It waits for the writes of the
-// origin that are under way, for as long as those may take.
+// Fence ends an incarnation, also one that has not begun. It waits for the writes of the
+// incarnation that are under way, for as long as those may take.
 func (d *Journal) Fence(ctx context.Context, incarnation uint32) error {
 	if _, err := d.s.guards.Exec(ctx, d.sql.fence, d.space, d.lock(incarnation), int64(incarnation)); err != nil {
 		return d.s.failed("fencing an incarnation", err)

@@ -121,7 +121,7 @@ func TestJournalRefusals(t *testing.T) {
 	}
 }
 
-// A fence waits for a write of the origin that has begun: it is there when the fence stands,
+// A fence waits for a write of the incarnation that has begun: it is there when the fence stands,
 // or never.
 func TestFenceWaitsForWrites(t *testing.T) {
 	url, ctx := fresh(t, Migration{}), t.Context()
@@ -291,10 +291,10 @@ func TestExternalDeletes(t *testing.T) {
 		t.Errorf("a row that others delete: %+v", gone)
 	}
 	if err := d.CollectTombstones(ctx, 1<<62); err != nil || row("k").Dot != gone.Dot { // nobody may have heard of it
-		t.Errorf("buried: %+v %v", row("k"), err)
+		t.Errorf("collected: %+v %v", row("k"), err)
 	}
 	if err := errors.Join(d.TruncateFenced(ctx, 4294967295, 2), d.CollectTombstones(ctx, 1<<62)); err != nil || row("k").Dot != (journal.Dot{}) {
-		t.Errorf("not buried: %+v %v", row("k"), err)
+		t.Errorf("not collected: %+v %v", row("k"), err)
 	}
 	exec(`SELECT SCHEMA.unwatch_space('feeds'), SCHEMA.watch_space('feeds')`)
 	exec(upsert, "k", "3")

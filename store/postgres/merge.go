@@ -68,7 +68,7 @@ func (d *Journal) Fits(muts []journal.Mutation) error {
 	return nil
 }
 
-// Fenced returns those of some origins that were fenced.
+// Fenced returns those of some incarnations that were fenced.
 func (d *Journal) Fenced(ctx context.Context, incarnations ...uint32) ([]uint32, error) {
 	all := make([]int64, len(incarnations))
 	for i, o := range incarnations {
@@ -76,7 +76,7 @@ func (d *Journal) Fenced(ctx context.Context, incarnations ...uint32) ([]uint32,
 	}
 	found, err := d.s.pool.Query(ctx, d.sql.fenced, d.space, all)
 	if err != nil {
-		return nil, d.s.failed("asking which origins were fenced", err)
+		return nil, d.s.failed("asking which incarnations were fenced", err)
 	}
 	over, err := pgx.CollectRows(found, func(r pgx.CollectableRow) (uint32, error) {
 		var o int64
@@ -84,7 +84,7 @@ func (d *Journal) Fenced(ctx context.Context, incarnations ...uint32) ([]uint32,
 		return uint32(o), err
 	})
 	if err != nil {
-		return nil, d.s.failed("asking which origins were fenced", err)
+		return nil, d.s.failed("asking which incarnations were fenced", err)
 	}
 	return over, nil
 }

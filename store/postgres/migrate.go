@@ -45,7 +45,7 @@ type Migration struct {
 	// the other one first.
 	Adopt bool
 	// Restored says that the database was restored to an earlier state: versions go on above
-	// all that were given since, lives of causal servers that have begun are over, and new ones
+	// all that were given since, incarnations of causal servers that have begun are over, and new ones
 	// have numbers above those that were given since. No process may run.
 	Restored bool
 }
@@ -123,7 +123,7 @@ func (m Migration) run(ctx context.Context, tx pgx.Tx, schema string) error {
 }
 
 // restored keeps what was given in a history that is gone from being given again. The logs of asynchronous spaces are
-// still asked for, so the lives there are not fenced.
+// still asked for, so the incarnations there are not fenced.
 func restored(ctx context.Context, tx pgx.Tx, schema string) error {
 	for _, sql := range []string{
 		fmt.Sprintf(`SELECT setval('{{schema}}.version', greatest(%d, (SELECT last_value FROM {{schema}}.version)))`, store.NextVersion(time.Now(), rand.Uint64())),
@@ -219,12 +219,12 @@ func (s *Store) sweep(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			var buried, forgotten int
-			if err := tx.QueryRow(ctx, s.sql.sweepExpired, grace, sweepRows).Scan(&buried); err != nil {
+			var collected, forgotten int
+			if err := tx.QueryRow(ctx, s.sql.sweepExpired, grace, sweepRows).Scan(&collected); err != nil {
 				return err
 			}
 			err = tx.QueryRow(ctx, s.sql.sweepGone, grace, sweepRows).Scan(&forgotten)
-			more = max(buried, forgotten) == sweepRows
+			more = max(collected, forgotten) == sweepRows
 			return err
 		})
 		if err != nil {

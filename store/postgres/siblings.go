@@ -36,11 +36,11 @@ func (d *Journal) siblingsOf(ctx context.Context, keys []string) ([]journal.Row,
 	}
 	rows := make([]journal.Row, len(keys))
 	var value []byte
-	var i, buried, time, stamper, incarnation, n int64
+	var i, collected, time, stamper, incarnation, n int64
 	var there bool
-	_, err = pgx.ForEachRow(found, []any{&i, &buried, &there, &value, &time, &stamper, &incarnation, &n}, func() error {
+	_, err = pgx.ForEachRow(found, []any{&i, &collected, &there, &value, &time, &stamper, &incarnation, &n}, func() error {
 		r := &rows[i-1]
-		if r.Stamp.Time = uint64(buried); there {
+		if r.Stamp.Time = uint64(collected); there {
 			r.Siblings = append(r.Siblings, journal.Version{Exists: value != nil, Value: append(value[:0:0], value...),
 				Stamp: journal.Stamp{Time: uint64(time), Incarnation: uint32(stamper)}, Dot: journal.Dot{Incarnation: uint32(incarnation), N: uint64(n)}})
 		}

@@ -114,7 +114,7 @@ func persistAll(ctx context.Context, s Journal, writes ...journal.Write) error {
 	return nil
 }
 
-// named is the name of a life in these tests.
+// named is the name of an incarnation in these tests.
 func named(incarnation uint32) journal.Name { return journal.Name{1, byte(incarnation)} }
 
 func begin(ctx context.Context, s Journal, incarnations ...uint32) error {
@@ -130,7 +130,7 @@ func largestStampWins(ctx context.Context, s Journal) error {
 	a, b, c := puts(1, 1, 10, "k", "a"), puts(2, 1, 20, "k", "b"), puts(1, 2, 20, "k", "c", "other", "")
 	return errors.Join(begin(ctx, s, 1, 2),
 		stands(ctx, s, "k", "-", journal.Dot{}, journal.Stamp{}),
-		persistAll(ctx, s, b, a, c), // 20 of origin 2 is larger than 20 of origin 1
+		persistAll(ctx, s, b, a, c), // 20 of incarnation 2 is larger than 20 of incarnation 1
 		stands(ctx, s, "k", "b", b.Dot, b.Stamp),
 		stands(ctx, s, "other", "", c.Dot, c.Stamp),
 		persistAll(ctx, s, puts(2, 2, 1<<62, "k", "last"), puts(1, 3, 1<<62, "k", "x")),
@@ -210,20 +210,20 @@ func letGoStaysSo(ctx context.Context, s Journal) error {
 
 func incarnationIsUsedOnce(ctx context.Context, s Journal) error {
 	if err := s.Persist(ctx, puts(1, 1, 1, "k", "v")); !errors.Is(err, journal.ErrFenced) {
-		return fmt.Errorf("an origin that has not begun: %w", err)
+		return fmt.Errorf("an incarnation that has not begun: %w", err)
 	}
 	if _, _, err := s.Entries(ctx, 1, 0, 1); !errors.Is(err, journal.ErrFenced) {
-		return fmt.Errorf("the journal of an origin that has not begun: %w", err)
+		return fmt.Errorf("the journal of an incarnation that has not begun: %w", err)
 	}
 	if err := errors.Join(begin(ctx, s, 1), persistAll(ctx, s, puts(1, 1, 1, "k", "v"))); err != nil {
 		return err
 	}
 	if err := s.Begin(ctx, 1, named(1)); err != nil {
-		return fmt.Errorf("an origin whose beginning is said again: %w", err)
+		return fmt.Errorf("an incarnation whose beginning is said again: %w", err)
 	}
 	for _, other := range []journal.Name{{}, named(2), journal.NewName()} {
 		if err := s.Begin(ctx, 1, other); !errors.Is(err, journal.ErrBegun) {
-			return fmt.Errorf("an origin began twice, as %x too: %w", other, err)
+			return fmt.Errorf("an incarnation began twice, as %x too: %w", other, err)
 		}
 	}
 	if err := errors.Join(s.Fence(ctx, 1), s.Fence(ctx, 1), s.Fence(ctx, 2)); err != nil {
@@ -231,34 +231,34 @@ func incarnationIsUsedOnce(ctx context.Context, s Journal) error {
 	}
 	for _, incarnation := range []uint32{1, 2} {
 		if err := s.Persist(ctx, puts(incarnation, 2, 2, "k", "w")); !errors.Is(err, journal.ErrFenced) {
-			return fmt.Errorf("origin %d was fenced, and persists: %w", incarnation, err)
+			return fmt.Errorf("incarnation %d was fenced, and persists: %w", incarnation, err)
 		}
 		for _, name := range []journal.Name{{}, named(incarnation)} {
 			if err := s.Begin(ctx, incarnation, name); !errors.Is(err, journal.ErrBegun) {
-				return fmt.Errorf("origin %d was fenced, and begins as %x: %w", incarnation, name, err)
+				return fmt.Errorf("incarnation %d was fenced, and begins as %x: %w", incarnation, name, err)
 			}
 		}
 	}
 	if err := s.Truncate(ctx, 1, 1); !errors.Is(err, journal.ErrFenced) {
-		return fmt.Errorf("a fenced origin lets go: %w", err)
+		return fmt.Errorf("a fenced incarnation lets go: %w", err)
 	}
 	entries, _, err := s.Entries(ctx, 1, 0, 10)
 	if err != nil || len(entries) != 1 {
-		return fmt.Errorf("the journal of a fenced origin is %v, %w", entries, err)
+		return fmt.Errorf("the journal of a fenced incarnation is %v, %w", entries, err)
 	}
 	if err := errors.Join(begin(ctx, s, 3), s.TruncateFenced(ctx, 1, 1)); err != nil {
 		return err
 	}
 	if err := s.TruncateFenced(ctx, 3, 1); !errors.Is(err, journal.ErrFenced) {
-		return fmt.Errorf("a living origin is dropped: %w", err)
+		return fmt.Errorf("a living incarnation is dropped: %w", err)
 	}
 	if entries, truncated, err := s.Entries(ctx, 1, 0, 10); err != nil || len(entries) != 0 || truncated != 1 {
-		return fmt.Errorf("the journal of a dropped origin is %v up to %d, %w", entries, truncated, err)
+		return fmt.Errorf("the journal of a dropped incarnation is %v up to %d, %w", entries, truncated, err)
 	}
 	return stands(ctx, s, "k", "v", journal.Dot{Incarnation: 1, N: 1}, journal.Stamp{Time: 1, Incarnation: 1})
 }
 
-// A number counts as used once its life began or was fenced, and as open until it is fenced and its journal is empty.
+// A number counts as used once its incarnation began or was fenced, and as open until it is fenced and its journal is empty.
 func usedNumbersAreKnown(ctx context.Context, s Journal) error {
 	known := func(newest uint32, term uint64, open ...uint32) error {
 		k, err := s.Known(ctx)
@@ -289,7 +289,7 @@ func usedNumbersAreKnown(ctx context.Context, s Journal) error {
 	return nil
 }
 
-// hammer persists writes of origin 1 from many callers until one says stop, numbers
+// hammer persists writes of incarnation 1 from many callers until one says stop, numbers
 // from 1 on, and returns what was acknowledged.
 func hammer(ctx context.Context, s Journal, callers int, strike func(acknowledged func() int) error) (acked []uint64, err error) {
 	var mu sync.Mutex

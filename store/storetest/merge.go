@@ -139,26 +139,26 @@ type Log interface {
 // RunLog tests an empty log.
 func RunLog(t *testing.T, s Log) {
 	ctx := t.Context()
-	lives := func(want ...uint32) {
+	incarnations := func(want ...uint32) {
 		t.Helper()
 		if got, err := s.Incarnations(ctx); err != nil || !slices.Equal(got, want) {
-			t.Fatalf("the lives are %v, want %v: %v", got, want, err)
+			t.Fatalf("the incarnations are %v, want %v: %v", got, want, err)
 		}
 	}
-	lives()
+	incarnations()
 	if err := errors.Join(s.Begin(ctx, 3, named(3)), s.Begin(ctx, 7, named(7)), s.Persist(ctx, puts(3, 1, 5)), s.Persist(ctx, puts(7, 1, 5)), s.Persist(ctx, puts(7, 2, 6)), s.Fence(ctx, 3)); err != nil {
 		t.Fatal(err)
 	}
-	lives(3, 7)
+	incarnations(3, 7)
 	if err := s.Remove(ctx, 3); err != nil {
 		t.Fatal(err)
 	}
-	lives(7)
+	incarnations(7)
 	if err := s.Persist(ctx, puts(3, 2, 6)); !errors.Is(err, journal.ErrFenced) {
-		t.Errorf("a life that was removed persists: %v", err)
+		t.Errorf("an incarnation that was removed persists: %v", err)
 	}
 	if _, _, err := s.Entries(ctx, 3, 0, 10); !errors.Is(err, journal.ErrFenced) {
-		t.Errorf("a life that was removed has a journal: %v", err)
+		t.Errorf("an incarnation that was removed has a journal: %v", err)
 	}
 	if entries, _, err := s.Entries(ctx, 7, 0, 10); err != nil || len(entries) != 2 {
 		t.Errorf("of the other %v is left, %v", entries, err)

@@ -12,8 +12,8 @@ import (
 	"github.com/freshet-cache/freshet/store/journal"
 )
 
-// beside wants the versions of a key, each as "origin.number=value", "-" for a deletion.
-func siblings(ctx context.Context, s Journal, key string, buried uint64, want ...string) error {
+// beside wants the versions of a key, each as "incarnation.number=value", "-" for a deletion.
+func siblings(ctx context.Context, s Journal, key string, collected uint64, want ...string) error {
 	rows, err := s.Load(ctx, "never", key)
 	if err != nil {
 		return err
@@ -27,8 +27,8 @@ func siblings(ctx context.Context, s Journal, key string, buried uint64, want ..
 		got = append(got, fmt.Sprintf("%d.%d@%d=%s", v.Dot.Incarnation, v.Dot.N, v.Stamp.Time, text))
 	}
 	slices.Sort(got)
-	if r := rows[1]; !slices.Equal(got, want) || r.Stamp != (journal.Stamp{Time: buried}) || r.Exists || r.Dot != (journal.Dot{}) {
-		return fmt.Errorf("%s holds %q at %v, want %q at %d", key, got, r.Stamp, want, buried)
+	if r := rows[1]; !slices.Equal(got, want) || r.Stamp != (journal.Stamp{Time: collected}) || r.Exists || r.Dot != (journal.Dot{}) {
+		return fmt.Errorf("%s holds %q at %v, want %q at %d", key, got, r.Stamp, want, collected)
 	}
 	if len(rows[0].Siblings) > 0 || rows[0].Exists {
 		return fmt.Errorf("what was never written is %+v", rows[0])
@@ -70,7 +70,7 @@ func settingIsForEver(ctx context.Context, s Journal) error {
 	return errors.Join(s.KeepSiblings(ctx, false), persistAll(ctx, s, w), stands(ctx, s, "k", "v", w.Dot, w.Stamp))
 }
 
-// versionsUnderContention lets several origins replace what they see of a key, or add to it,
+// versionsUnderContention lets several incarnations replace what they see of a key, or add to it,
 // all at once. Each write says in its value whose place it takes, so that what must be left
 // can be told in the end.
 func versionsUnderContention(ctx context.Context, s Journal) error {
