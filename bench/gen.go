@@ -68,8 +68,8 @@ func size(key uint32) int { return 64 * (1 + int(key>>27)%16) }
 //go:embed testdata/orm-busy-200k.be32.gz
 var ormBusy []byte
 
-// ormBusyOrigin is owed to those who recorded it.
-const ormBusyOrigin = "Trace: the first 200,000 of 5,000,000 accesses to database objects of an e-commerce application, orm-busy of cache2k, (c) headissue GmbH, Jens Wilke, CC BY 4.0, cut and re-encoded; see bench/testdata."
+// ormBusySource is owed to those who recorded it.
+const ormBusySource = "Trace: the first 200,000 of 5,000,000 accesses to database objects of an e-commerce application, orm-busy of cache2k, (c) headissue GmbH, Jens Wilke, CC BY 4.0, cut and re-encoded; see bench/testdata."
 
 // maxTrace bounds the accesses that are read of a trace.
 const maxTrace = 20_000_000

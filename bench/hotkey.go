@@ -12,7 +12,7 @@ const hotKeys = 1000
 // the share hot of them, the others the rest; a share of all are writes.
 func hot(name string, n int, rate, hot, writes float64, seed uint64) *workload {
 	b, r := build(name, rate), stream(seed, 24)
-	b.w.origin = "generated"
+	b.w.source = "generated"
 	for i := range hotKeys {
 		b.row(fmt.Sprintf("key:%06d", i), 230)
 	}

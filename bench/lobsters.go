@@ -9,7 +9,7 @@ import (
 //go:embed testdata/lobsters/*.dat
 var lobstersData embed.FS
 
-const lobstersOrigin = "generated from lobste.rs' production statistics of 2018 (trawler, MIT or Apache-2.0): mix of requests, votes and comments by story, user and comment"
+const lobstersSource = "generated from lobste.rs' production statistics of 2018 (trawler, MIT or Apache-2.0): mix of requests, votes and comments by story, user and comment"
 
 // bins reads a histogram of lobsters: how many objects have a number of votes, in
 // bins of a width. An object is drawn as often as it has votes.
@@ -57,7 +57,7 @@ const page = 25
 // changes what nearly a third of the requests show.
 func lobsters(n int, rate float64, seed uint64) (*workload, error) {
 	b, r := build("lobsters", rate), stream(seed, 22)
-	b.w.origin = lobstersOrigin + "; the front page reads the rows of 25 stories, lists of the newest stories and comments 25 rows each; a vote, comment or login writes one row; sizes of rows are ours: 1 KB a story, 200 B a user, 300 B a comment"
+	b.w.source = lobstersSource + "; the front page reads the rows of 25 stories, lists of the newest stories and comments 25 rows each; a vote, comment or login writes one row; sizes of rows are ours: 1 KB a story, 200 B a user, 300 B a comment"
 	kinds, kind, err := mixOf()
 	if err != nil {
 		return nil, err

@@ -36,7 +36,7 @@ func machine() string {
 	return fmt.Sprintf("%s, %d processors%s, %s%s, %s", cpu, runtime.NumCPU(), memory, runtime.GOOS, kernel, runtime.Version())
 }
 
-// commit is what was built, or, in a checkout, what is there.
+// commit is what was built, or, in a checkout, what the working tree holds.
 func commit() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		set := map[string]string{}

@@ -73,7 +73,7 @@ func linearTraces(ctx context.Context, opt Options) (r *Report, err error) {
 	r = t.report(opt, "workload")
 	for _, w := range load {
 		t.goals(r, w.name)
-		r.notes = append(r.notes, fmt.Sprintf("%s: %d requests of %d rows, %.0f a second. %s.", w.name, len(w.asks), len(w.rows), w.rate, strings.TrimSuffix(w.origin, ".")))
+		r.notes = append(r.notes, fmt.Sprintf("%s: %d requests of %d rows, %.0f a second. %s.", w.name, len(w.asks), len(w.rows), w.rate, strings.TrimSuffix(w.source, ".")))
 	}
 	r.notes = append(r.notes, t.setting(sizes.loadSizes)...)
 	r.notes = append(r.notes, "Published are the ranges that the paper gives for the P90 of reads over all its traces (WriteGuards, section 9.4.1 and figure 12a), on a cloud network with latencies of single-digit milliseconds and storage on nine machines; here everything is on one, and reading the store costs some hundred microseconds.")
@@ -116,7 +116,7 @@ func linearWrites(ctx context.Context, opt Options) (*Report, error) {
 			r.goals = append(r.goals, goal{fmt.Sprintf("%s: stale reads, all shares", s), "0", "0", r.Anomalies[s], r.Anomalies[s] == 0})
 		}
 	}
-	r.notes = append(r.notes, fmt.Sprintf("Rows and requests: %s; %.0f requests a second. Reads are made writes by chance, 60 %% of them of a table's grants, 25 %% of a table, 10 %% of a schema's grants, which fifty values show, 5 %% of a principal's groups.", load[0].origin, load[0].rate))
+	r.notes = append(r.notes, fmt.Sprintf("Rows and requests: %s; %.0f requests a second. Reads are made writes by chance, 60 %% of them of a table's grants, 25 %% of a table, 10 %% of a schema's grants, which fifty values show, 5 %% of a principal's groups.", load[0].source, load[0].rate))
 	r.notes = append(r.notes, t.setting(sizes.loadSizes)...)
 	r.notes = append(r.notes, "Published: \"latency remains stable as in-flight writes increase, except for Chrono\" (WriteGuards, section 9.4.2 and figure 12b), of CLINK, CRINK and Chrono; the figure's numbers are not in the text. Its axis is writes a second of a service whose rate of reads is not stated.")
 	r.plots = append(r.plots, levels("P90 of reads by share of writes, median of the rounds", "latency, µs", names, t.lines(append([]string{"freshet-rows"}, opt.Systems...), names)))
@@ -149,7 +149,7 @@ func measureTables(ctx context.Context, opt Options, load []*workload, sizes loa
 	t = &tableRun{load, map[string]map[string]*tableFound{}}
 	for _, l := range load {
 		shape, systems := catalogue{}, opt.Systems
-		if strings.HasPrefix(l.origin, "synthetic") { // only uc composes values
+		if strings.HasPrefix(l.source, "synthetic") { // only uc composes values
 			shape = opt.smallUC()
 			if slices.Contains(systems, "freshet") {
 				systems = append([]string{"freshet", "freshet-rows"}, slices.DeleteFunc(slices.Clone(systems), func(s string) bool { return s == "freshet" })...)
@@ -237,7 +237,7 @@ func (t *tableRun) setting(sizes loadSizes) []string {
 		fmt.Sprintf("Open loop: %d clients, each on a schedule of its own; a request that has to wait for the one before counts from when it was due. Latency is seen from within the application, the time a sleeping client is woken late is told apart as lag.", driveClients),
 		fmt.Sprintf("All systems use the same PostgreSQL, synced to disk, with %d connections each, on the same processors. storage, version, chrono, ttl and csc have a plain table without guards, and read all rows of a request with one statement; freshet's writes check a guard.", poolConns),
 		"freshet is linear.Cache in process, as the owner of all keys has it: requests are taken to be sent to owners, as the paper's are. Under uc it is linear.View, which keeps the composed value, and freshet-rows keeps rows. A store's answer is one statement, or, for a View, one transaction.",
-		fmt.Sprintf("ttl: %d instances of the application, rows live %v. csc: %d instances with client-side caching through rueidis, a redis-server beside the database, keys deleted behind each write, rows live %v. chrono: bounds %v ahead, its service and cache in redis-server; it keeps rows from the cache for as long after a write, which is longer than a quick run: its hit rate there is only right with the preset paper.", appInstances, lifeTTL, appInstances, lifeAside, chronoAhead),
+		fmt.Sprintf("ttl: %d instances of the application, rows live %v. csc: %d instances with client-side caching through rueidis, a redis-server beside the database, keys deleted behind each write, rows live %v. chrono: bounds %v ahead, its service and cache in redis-server; it keeps rows from the cache for as long after a write, which is longer than a quick run: its hit rate there is only right with the preset paper.", appInstances, rowTTL, appInstances, asideTTL, chronoAhead),
 		"Stale reads are rows whose version was older than one acknowledged before the read began, judged alike for all systems, the filling of caches included. CPU is that of all processes: application, PostgreSQL and redis-server.",
 	}
 }

@@ -32,15 +32,15 @@ func linearTrace(ctx context.Context, opt Options) (*Report, error) {
 		{"Reads", []column{{"system", "system"}, {"memory", "memory for entries"}, {"hit_percent", "served from memory, %"}, {"possible_percent", "of at most, %"}, {"saved_percent", "store reads saved, %"},
 			{"forwarded_percent", "requests sent on to another node, %"}, {"failed", "without an answer"}, {"stale", "stale reads"}, {"lag_us", "P99 of the sender's lag, µs"}}, withKey(r.Rows, "hit_percent")},
 	}
-	origin := ormBusyOrigin
+	source := ormBusySource
 	if opt.Trace != "" {
-		origin = "Trace: " + filepath.Base(opt.Trace) + "."
+		source = "Trace: " + filepath.Base(opt.Trace) + "."
 	}
 	writes := fmt.Sprintf("each is made a write with the probability %g, by its position", max(0, opt.Writes))
 	if keys.writes != nil {
 		writes = "the trace says which are writes"
 	}
-	r.notes = append(r.notes, origin,
+	r.notes = append(r.notes, source,
 		fmt.Sprintf("The first %d accesses; %s; %d clients, four to a node, make bursts of %d; values are 64 to 1024 bytes long, by type of object.", len(accesses), writes, traceClients, burst),
 		fmt.Sprintf("Open loop: %.0f requests a second are sent when they are due, whether or not others are answered, and latency counts from then on: waiting is not left out. Clients are rueidis without its cache.", sizes.rate),
 		"The systems run one after the other, each for the whole trace: between them, only what does not depend on the machine's mood can be compared. The sender's lag shows that mood, and is part of every latency.",

@@ -12,7 +12,7 @@ type catalogue struct{ tenants, catalogs, schemas, tables, principals int }
 
 var ucWhole = catalogue{20, 5, 20, 50, 1000}
 
-const ucOrigin = "synthetic, from what the paper says of its trace of the Unity Catalog, which is not public: each request composes one value of about 23 KB from 6 to 8 rows; %d tenants of %d catalogs, %d schemas each and %d tables each; a tenant's tables are asked for as zipf 0.99 says"
+const ucSource = "synthetic, from what the paper says of its trace of the Unity Catalog, which is not public: each request composes one value of about 23 KB from 6 to 8 rows; %d tenants of %d catalogs, %d schemas each and %d tables each; a tenant's tables are asked for as zipf 0.99 says"
 
 // The rows that a value is composed of have names of which one is the other's prefix:
 // the tables of a schema are found by its name.
@@ -26,7 +26,7 @@ func (c catalogue) names(tenant, table int) (metastore, catalog, schema, leaf st
 // uc makes n requests, of which a share are writes.
 func uc(c catalogue, n int, rate, writes float64, seed uint64) *workload {
 	b, r := build("uc", rate), stream(seed, 23)
-	b.w.origin = fmt.Sprintf(ucOrigin, c.tenants, c.catalogs, c.schemas, c.tables)
+	b.w.source = fmt.Sprintf(ucSource, c.tenants, c.catalogs, c.schemas, c.tables)
 	perTenant := c.catalogs * c.schemas * c.tables
 	tenants, tables := newZipf(c.tenants, 1), newZipf(perTenant, 0.99)
 	info := func(name string) int32 { return b.row("info:"+name, 3<<10+int(mix(seed, hash(name))%(2<<10))) }

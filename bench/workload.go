@@ -12,7 +12,7 @@ import (
 // workload is rows and what is asked of them: the same for every system.
 type workload struct {
 	name   string
-	origin string // where it comes from, and where it is not what its name says
+	source string // where it comes from, and where it is not what its name says
 	rows   []tableRow
 	asks   []ask
 	rate   float64 // requests a second
@@ -73,12 +73,12 @@ var clusters = []cluster{
 	{"tw48", 0.65, 0.35, 44, 70, 0.8191, 3.5},
 }
 
-const twitterOrigin = "generated from the parameters of Twitter's cluster %s (cache-trace, CC BY 4.0): popularity, mix, mean sizes and mean frequency of keys; the traces themselves are too large to come along"
+const twitterSource = "generated from the parameters of Twitter's cluster %s (cache-trace, CC BY 4.0): popularity, mix, mean sizes and mean frequency of keys; the traces themselves are too large to come along"
 
 // twitter makes n requests like a cluster's.
 func twitter(c cluster, n int, rate float64, seed uint64) *workload {
 	b, r := build(c.name, rate), stream(seed, 20)
-	b.w.origin = fmt.Sprintf(twitterOrigin, strings.TrimPrefix(c.name, "tw"))
+	b.w.source = fmt.Sprintf(twitterSource, strings.TrimPrefix(c.name, "tw"))
 	z := newZipf(ranks(c.alpha, n, float64(n)/c.frequency), c.alpha)
 	for range n {
 		// Keys that are asked for as often are not neighbours.
@@ -96,7 +96,7 @@ func twitter(c cluster, n int, rate float64, seed uint64) *workload {
 // meta makes n requests that stand for WriteGuards' Meta input.
 func meta(dir string, n int, rate float64, seed uint64) (*workload, error) {
 	b, r := build("meta-wg", rate), stream(seed, 21)
-	b.w.origin = "generated: 70 % reads, 28 % writes, 2 % deletes, which are made writes of one byte; values as RocksDB's model of Meta's ZippyDB has them; popularity of Meta's cluster kvcache_reg (CacheLib, Apache-2.0)"
+	b.w.source = "generated: 70 % reads, 28 % writes, 2 % deletes, which are made writes of one byte; values as RocksDB's model of Meta's ZippyDB has them; popularity of Meta's cluster kvcache_reg (CacheLib, Apache-2.0)"
 	z := newZipf(10_483_642, 0.978)
 	draw := z.draw
 	if dir != "" {
@@ -106,7 +106,7 @@ func meta(dir string, n int, rate float64, seed uint64) (*workload, error) {
 		}
 		draw = h.draw
 	} else {
-		b.w.origin += ". STAND-IN: its histogram is not here, so a zipf distribution of the same exponent is drawn from"
+		b.w.source += ". STAND-IN: its histogram is not here, so a zipf distribution of the same exponent is drawn from"
 	}
 	for range n {
 		row := b.row(fmt.Sprintf("%048x", mix(seed, uint64(draw(r)))), pareto(r))
@@ -125,11 +125,11 @@ func meta(dir string, n int, rate float64, seed uint64) (*workload, error) {
 // recorded makes requests of the first n accesses of the trace orm-busy.
 func recorded(dir string, n int, rate, writes float64, seed uint64) (*workload, error) {
 	b := build("orm-busy", rate)
-	b.w.origin = ormBusyOrigin
+	b.w.source = ormBusySource
 	name := ""
 	if dir != "" {
 		name = filepath.Join(dir, "traces", "orm-busy.be32.gz")
-		b.w.origin = strings.ReplaceAll(ormBusyOrigin, "the first 200,000 of 5,000,000", fmt.Sprintf("the first %d of 5,000,000", n))
+		b.w.source = strings.ReplaceAll(ormBusySource, "the first 200,000 of 5,000,000", fmt.Sprintf("the first %d of 5,000,000", n))
 	}
 	keys, err := readTrace(name, n)
 	if err != nil {

@@ -127,7 +127,7 @@ func TestMeta(t *testing.T) {
 	if top := sizes[len(sizes)-1]; top > 1024 {
 		t.Error("a value of", top)
 	}
-	if w, err = meta("", 1000, 1, 1); err != nil || !strings.Contains(w.origin, "STAND-IN") {
+	if w, err = meta("", 1000, 1, 1); err != nil || !strings.Contains(w.source, "STAND-IN") {
 		t.Error("a stand-in is not said to be one:", err)
 	}
 	if _, err = meta(t.TempDir(), 10, 1, 1); err == nil {
@@ -206,8 +206,8 @@ func TestRecordedBecomesWrites(t *testing.T) {
 	}
 	_, writes := counts(w)
 	within(t, "share of writes", writes, 0.2, 0.015)
-	if len(w.asks) != 10_000 || !strings.Contains(w.origin, "CC BY 4.0") {
-		t.Error(len(w.asks), w.origin)
+	if len(w.asks) != 10_000 || !strings.Contains(w.source, "CC BY 4.0") {
+		t.Error(len(w.asks), w.source)
 	}
 }
 

@@ -33,8 +33,8 @@ const (
 	// appInstances is how many instances of an application TTL and csc have: with one, nobody
 	// would write behind their caches. The others do not depend on it.
 	appInstances = 3
-	lifeTTL      = 10 * time.Second
-	lifeAside    = time.Minute
+	rowTTL       = 10 * time.Second
+	asideTTL     = time.Minute
 	chronoAhead  = 5 * time.Second // as the paper's
 	poolConns    = 16
 )
@@ -155,9 +155,9 @@ func (s *stage) open(ctx context.Context, system string) (o *opened, err error) 
 		case "version":
 			one, err = baseline.NewVersion(table, cacheBytes)
 		case "ttl":
-			one, err = baseline.NewTTL(table, cacheBytes, lifeTTL)
+			one, err = baseline.NewTTL(table, cacheBytes, rowTTL)
 		case "csc":
-			one, err = baseline.NewAside(table, s.w.redis, s.schema+":", cacheBytes, lifeAside)
+			one, err = baseline.NewAside(table, s.w.redis, s.schema+":", cacheBytes, asideTTL)
 		case "chrono":
 			var service *baseline.Remote
 			service, err = baseline.NewRemote(s.w.redis, s.schema+":")

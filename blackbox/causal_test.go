@@ -352,7 +352,7 @@ func TestCausalOnEtcd(t *testing.T) {
 	})
 }
 
-// A row that is changed in the database, past freshet, is shown by every node that has the
+// A row that is changed in the database, without freshet, is shown by every node that has the
 // key in memory, and what is read there later is its effect.
 func TestCausalOutside(t *testing.T) {
 	c := gather(t, 3, "--space", "feeds=causal")

@@ -175,7 +175,7 @@ func (c *chaos) run(d time.Duration) {
 	wg.Wait()
 }
 
-// TestChaos lets faults strike three real processes, at their links, PostgreSQL and
+// TestChaos lets faults happen to three real processes, at their links, PostgreSQL and
 // etcd, with unmodified clients at all nodes, and judges what those saw.
 // FRESHET_CHAOS says for how long, FRESHET_SEED with which luck.
 func TestChaos(t *testing.T) {

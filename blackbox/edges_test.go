@@ -260,7 +260,7 @@ func TestPipelinesThroughAnEnd(t *testing.T) {
 	}
 }
 
-// A full disk refuses writes with one clear error, and what is there can be read.
+// A full disk refuses writes with one clear error, and what it holds can be read.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	mount := func(args ...string) *exec.Cmd {

@@ -14,7 +14,7 @@ import (
 )
 
 // Log is where the servers of a process have their writes first, in an asynchronous space: a
-// disk of its own. See package dotted for the promises; a Dotted of store/pebble is one.
+// disk of its own. See package journal for the promises; a Journal of store/pebble is one.
 type Log interface {
 	Begin(ctx context.Context, incarnation uint32, name journal.Name) error
 	Persist(ctx context.Context, w journal.Write) error
@@ -121,7 +121,7 @@ func merged(err error) mesh.Status {
 	return mesh.StatusUnknown
 }
 
-// backs waits until incarnations that are over answer nobody, and finds out whose logs are back.
+// backs waits until departed incarnations answer nobody, and finds out whose logs are back.
 func (s *Server) backs(out mesh.Recover) (mesh.Input, error) {
 	var incarnations []uint32
 	for _, o := range out.Incarnations {
@@ -185,7 +185,7 @@ func (s *Server) unborn(ctx context.Context, o uint32) error {
 	return err
 }
 
-// seeking is the looking for logs of incarnations that are over.
+// seeking is the looking for logs of departed incarnations.
 type seeking struct {
 	view  uint64          // of which nothing is left to be done
 	busy  bool            // it goes on
@@ -193,7 +193,7 @@ type seeking struct {
 	begun map[uint32]bool // incarnations that have begun, or were ended because they had not
 }
 
-// seek looks whether the log of this process has something of incarnations that are over, once in
+// seek looks whether the log of this process has something of departed incarnations, once in
 // every view.
 func (s *Server) seek() {
 	s.mu.Lock()
@@ -225,7 +225,7 @@ func (s *Server) second() {
 	}
 }
 
-// found gives the logs of incarnations that are lost in a view to the machine.
+// found gives the logs of departed incarnations in a view to the machine.
 func (s *Server) found(v View) error {
 	var incarnations []uint32
 	err := s.bounded(func(ctx context.Context) (e error) {
@@ -245,7 +245,7 @@ func (s *Server) found(v View) error {
 	return err
 }
 
-// give gives the log of an incarnation that is lost to the machine. Nothing is added to it from
+// give gives the log of a departed incarnation to the machine. Nothing is added to it from
 // here on, so that what was acknowledged is in it.
 func (s *Server) give(o uint32) error {
 	err := s.bounded(func(ctx context.Context) error { return s.opt.Log.Fence(ctx, o) })

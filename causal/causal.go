@@ -29,7 +29,7 @@ import (
 	"github.com/freshet-cache/freshet/store/journal"
 )
 
-// Store is what causal needs of a store. See package dotted for the promises.
+// Store is what causal needs of a store. See package journal for the promises.
 type Store interface {
 	Load(ctx context.Context, keys ...string) ([]journal.Row, error)
 	Persist(ctx context.Context, w journal.Write) error
@@ -56,10 +56,10 @@ var (
 	// ErrStale means that nothing was written: what the transaction reads from is not to be
 	// had any more, and something that it has read has changed.
 	ErrStale = errors.New("causal: stale: nothing was written; the transaction's snapshot is gone, begin it again")
-	// ErrOver means that this incarnation of the server was ended by the others, or that it does
+	// ErrExpelled means that this incarnation of the server was ended by the others, or that it does
 	// not hear whether it was. What was being written may take effect.
 	ErrExpelled = errors.New("causal: over: this server is not a member of the ring, or cannot tell; ask another")
-	// ErrAhead means that nothing happened: a time that the session has seen is further ahead
+	// ErrClockAhead means that nothing happened: a time that the session has seen is further ahead
 	// of this server's clock than the clocks of servers may be apart.
 	ErrClockAhead = errors.New("causal: ahead: nothing happened; the session has seen a time more than an hour ahead of this server's clock: set the clocks of all nodes, or begin a session")
 	// ErrJoining means that nothing was done: the server is not in the ring yet.
@@ -68,7 +68,7 @@ var (
 	ErrClosed = errors.New("causal: closed")
 )
 
-// Member is a server of a ring.
+// RingServer is a server of a ring.
 type RingServer struct {
 	Incarnation uint32 // one incarnation of the server: a number that is used once
 	Addr        string // where Dial reaches it
@@ -78,7 +78,7 @@ type RingServer struct {
 type View struct {
 	Number   uint64 // grows with every change
 	Ring     []RingServer
-	Departed []uint32 // incarnations that are over, of which not everything has been everywhere
+	Departed []uint32 // departed incarnations, of which not everything has been everywhere
 	Newest   uint32   // the largest number of an incarnation so far
 }
 
@@ -97,20 +97,20 @@ func (v View) machine() mesh.View {
 // Options configure a Server. Store, Self and View are required.
 type Options struct {
 	Store Store
-	// Self is this incarnation's incarnation, which has begun in the store.
+	// Incarnation is this incarnation's incarnation, which has begun in the store.
 	Incarnation uint32
 	// View is the ring in which the server begins: alone, or together with others that
 	// begin, or, if Joins, behind a server that is in it already.
 	View  View
 	Joins bool
-	// Floor is the largest time of a stamp that the store held, and Settled what it says
-	// that lives which are Lost have let go of, when a ring begins.
+	// Floor is the largest time of a stamp that the store held, and Truncated what it says
+	// that departed incarnations have truncated, when a ring begins.
 	Floor     uint64
 	Truncated map[uint32]uint64
 	// Log makes the space asynchronous: writes are acknowledged when it has them, and brought
 	// into the store, a MergeStore, when every server has received them. Self has begun in
 	// it. Servers of one process may share it. When a ring begins, Mark is what the store's
-	// Claim of the view's number has returned, and Settled is for what was written past the cache. Default: the store has
+	// Claim of the view's number has returned, and Truncated is for external writes. Default: the store has
 	// every write before it is acknowledged.
 	Log  Log
 	Mark []byte
@@ -119,9 +119,9 @@ type Options struct {
 	Dial func(ctx context.Context, to RingServer, deliver func(frame []byte)) (Conn, error)
 	// Serves reports whether this server is surely a member now. Default: it always is.
 	Serves func() bool
-	// Ended waits until an incarnation that is lost answers nobody any more. Default: it does not.
+	// Ended waits until a departed incarnation answers nobody any more. Default: it does not.
 	Ended func(ctx context.Context, incarnation uint32) error
-	// Retired is told of incarnations that a view need not name as Lost any more. It may be told
+	// Retired is told of incarnations that a view need not name as Departed any more. It may be told
 	// again, and must not block. Default: nobody is told.
 	Retired func(incarnation uint32)
 	// Keys bounds the keys in memory, Window the writes of this server that have not been
@@ -251,7 +251,7 @@ type Server struct {
 	settle  settling
 	seeking seeking
 	closed  bool
-	pace    atomic.Int64 // between requests for what was written past the cache
+	pace    atomic.Int64 // between requests for external writes
 
 	draining bool                     // no write is taken
 	deadline atomic.Pointer[deadline] // of requests to the store that begin now
@@ -342,7 +342,7 @@ func (s *Server) Joined() bool {
 	return s.machine != nil
 }
 
-// Settled is the number up to which every server has received what was written here.
+// Truncated is the number up to which every server has received what was written here.
 func (s *Server) Truncated() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -62,7 +62,7 @@ func gather(t testing.TB, n int, st memory.Options, change func(*Options)) *clus
 	return c
 }
 
-// start begins the next incarnation, in the view of the day.
+// start begins the next incarnation, in the current view.
 func (c *cluster) start(t testing.TB, joins bool) {
 	t.Helper()
 	opt := Options{Store: c.store, Incarnation: uint32(len(c.servers) + 1), View: c.view, Joins: joins, Dial: c.dial, Beat: time.Millisecond,
@@ -415,7 +415,7 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("no answer of the store: %v", err)
 	}
 	refuse.Store(false)
-	eventually(t, func() bool { // the number that came to nothing is let go
+	eventually(t, func() bool { // the number that came to nothing is released
 		_, settled, err := c.store.Entries(ctx, 1, 0, 1)
 		return err == nil && settled == 1
 	})

@@ -100,7 +100,7 @@ func (f *folds) find(key string, dots []mesh.Dot) (best folded) {
 
 // keep remembers a value; others go for it.
 func (f *folds) keep(key string, is folded) {
-	if slices.Contains(is.dots, mesh.Dot{}) || len(is.text) > foldBytes/foldEach { // a version that came past the caches has no name
+	if slices.Contains(is.dots, mesh.Dot{}) || len(is.text) > foldBytes/foldEach { // a version that came from outside has no name
 		return
 	}
 	f.mu.Lock()

@@ -27,7 +27,7 @@ type RingStore interface {
 
 // RingOptions configure a Ring. Store, Addr and Ask are required.
 type RingOptions struct {
-	// Server is what servers are made with; of Self, View, Joins, Floor, Settled, Mark, Serves,
+	// Server is what servers are made with; of Self, View, Joins, Floor, Truncated, Mark, Serves,
 	// Ended and Retired the Ring knows better.
 	Server Options
 	Store  RingStore
@@ -44,7 +44,7 @@ type RingOptions struct {
 // another when the first is over. All methods are safe for concurrent use.
 type Ring struct {
 	opt   RingOptions
-	until atomic.Int64 // the lease of the incarnation of the day
+	until atomic.Int64 // the lease of the current incarnation
 	key   atomic.Pointer[[]byte]
 	keyed chan struct{} // closed when there is one
 
@@ -84,7 +84,7 @@ func JoinRing(opt RingOptions) (*Ring, error) {
 	return r, nil
 }
 
-// Server is the server of the day. It is ErrJoining as long as there is none.
+// Server is the current server. It is ErrJoining as long as there is none.
 func (r *Ring) Server() (*Server, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -392,7 +392,7 @@ func (r *Ring) claim(ctx context.Context, v view.View, place int) (mark []byte, 
 	return nil, err
 }
 
-// ended waits until an incarnation that is lost answers nobody any more.
+// ended waits until a departed incarnation answers nobody any more.
 func (r *Ring) ended(ctx context.Context, m *view.Member, incarnation uint32) error {
 	for {
 		r.mu.Lock()
@@ -442,7 +442,7 @@ func (r *Ring) Leave(ctx context.Context) error {
 	}
 }
 
-// Close ends the incarnation of the day. The others leave it out when its lease is over.
+// Close ends the current incarnation. The others leave it out when its lease is over.
 func (r *Ring) Close() {
 	r.stop()
 	<-r.done

@@ -14,7 +14,7 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// KeeperOptions configure a Leader.
+// LeaderOptions configure a Leader.
 type LeaderOptions struct {
 	view.Options
 	Clock shard.Clock
@@ -35,7 +35,7 @@ type Leader struct {
 	done    sync.WaitGroup
 }
 
-// StartKeeper begins to stand for election. The coordinator must be the ring's own.
+// StartLeader begins to stand for election. The coordinator must be the ring's own.
 func StartLeader(coord shard.Coordinator, opt LeaderOptions) *Leader {
 	if opt.Length <= 0 {
 		opt.Length = lease.Tick(10 * time.Second)

@@ -33,7 +33,7 @@ type throne struct {
 	holder    int
 	until     map[uint64]lease.Tick // by term
 	state     []byte
-	begun     uint32 // the incarnation with which the ring of the day began
+	begun     uint32 // the incarnation with which the current ring began
 	news      chan struct{}
 }
 
@@ -52,12 +52,12 @@ func newThrone(l *luck, faulty *atomic.Bool) *throne {
 	return &throne{l: l, faulty: faulty, holder: -1, until: map[uint64]lease.Tick{}, news: make(chan struct{})}
 }
 
-// crown lets another leader lead, none if heir is below 0.
-func (c *throne) crown(heir int) {
+// crown lets another leader lead, none if successor is below 0.
+func (c *throne) crown(next int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.successor = heir
-	if c.holder != heir {
+	c.successor = next
+	if c.holder != next {
 		c.holder = -1
 	}
 	close(c.news)
@@ -334,7 +334,7 @@ func (k *kingdom) turn(t *testing.T) {
 		k.throne.crown(-1)
 		time.Sleep(time.Duration(k.l.upto(4000)) * time.Millisecond)
 		k.throne.crown(k.l.upto(2))
-	case 3: // a process ends in which a leader lives
+	case 3: // a process ends in which a leader runs
 		i := k.l.upto(2)
 		k.mu.Lock()
 		old := k.leaders[i]

@@ -57,7 +57,7 @@ const (
 // Options.WindowBytes.
 const largestWrite = 1 << 30
 
-// send sends a message on the connection it belongs to. Greetings go back at once, everything
+// send sends a message on the connection it belongs to. Resyncs go back at once, everything
 // else goes on, together with what else waits when its turn comes; what there is no
 // connection for is lost, and sent again when there is.
 func (r *ring) send(out mesh.Send) {

@@ -259,7 +259,7 @@ func (s *Server) persisted(out mesh.Persist, err error) (mesh.Input, error) {
 // journalPage is how many entries are read at a time.
 const journalPage = 1000
 
-// recover reads the journals of incarnations that are over, and that nothing is added to any more.
+// recover reads the journals of departed incarnations, and that nothing is added to any more.
 func (s *Server) recover(out mesh.Recover) (mesh.Input, error) {
 	if s.opt.Log != nil {
 		return s.backs(out)
@@ -292,14 +292,14 @@ func (s *Server) recover(out mesh.Recover) (mesh.Input, error) {
 	return in, nil
 }
 
-// How often what was written past the cache is asked for, if the store tells that, and if
+// How often external writes is asked for, if the store tells that, and if
 // it does not.
 const (
 	pollOften = 100 * time.Millisecond
 	pollRare  = 2 * time.Second
 )
 
-// pause waits until what was written past the cache is asked for again, and reports whether
+// pause waits until external writes is asked for again, and reports whether
 // the server is open yet.
 func (s *Server) pause() bool {
 	t := time.NewTimer(time.Duration(s.pace.Load()))
@@ -330,7 +330,7 @@ func (s *Server) poll(out mesh.Poll) (mesh.Input, error) {
 	for _, e := range page {
 		w, bad := wire.DecodeWrite(e.Body)
 		if bad != nil { // what follows waits: a gap would stop the stability vector
-			s.opt.Logger.Error("what was written past the cache cannot be read; nothing that was written so later is heard of until it is mended in the journal", "number", e.N, "err", bad)
+			s.opt.Logger.Error("an external write cannot be read; later external writes wait until it is mended in the journal", "number", e.N, "err", bad)
 			return in, bad
 		}
 		in.Writes = append(in.Writes, w)
@@ -346,7 +346,7 @@ func (s *Server) bounded(do func(ctx context.Context) error) error {
 	return do(ctx)
 }
 
-// settling is what the store is to let go of, in its own time.
+// settling is what the store is to release, in its own time.
 type settling struct {
 	upto, said        map[mesh.Incarnation]uint64 // to be said, and heard, by incarnation
 	before, collected uint64                      // the same of tombstones
@@ -362,7 +362,7 @@ const (
 	settleWrites = 1024
 )
 
-// letGo tells the store what it need not keep any more, now and then, and once at a time: what
+// truncate tells the store what it need not keep any more, now and then, and once at a time: what
 // it does not hear is said again.
 func (s *Server) truncate() {
 	s.mu.Lock()
@@ -396,7 +396,7 @@ func (s *Server) truncate() {
 			forget := s.opt.Store.Truncate
 			if s.opt.Log != nil && o == mesh.Incarnation(s.opt.Incarnation) {
 				forget = s.opt.Log.Truncate
-			} else if o != mesh.Incarnation(s.opt.Incarnation) { // an incarnation that is over
+			} else if o != mesh.Incarnation(s.opt.Incarnation) { // a departed incarnation
 				forget = s.opt.Store.TruncateFenced
 			}
 			err := s.bounded(func(ctx context.Context) error { return forget(ctx, uint32(o), n) })

@@ -121,7 +121,7 @@ func TestRecoveryWaits(t *testing.T) {
 	}
 }
 
-// A ring begins anew when all its servers are gone: the first takes nothing for settled that may yet be added to, and what
+// A ring begins anew when all its servers are gone: the first takes nothing for stable that may yet be added to, and what
 // is written there beats every row.
 func TestRingBeginsAnew(t *testing.T) {
 	emptyPools()
@@ -306,7 +306,7 @@ func (k *kinds) of(kind StoreCall) int {
 	return k.n[kind]
 }
 
-// Requests are counted for what they are, and what the store was told to bury it is told once.
+// Requests are counted for what they are, and what the store was told to collect it is told once.
 func TestKindsOfRequests(t *testing.T) {
 	for _, async := range []bool{false, true} {
 		k := &kinds{}
@@ -335,7 +335,7 @@ func TestKindsOfRequests(t *testing.T) {
 			eventually(t, func() bool { server.mu.Lock(); defer server.mu.Unlock(); return !server.settle.busy })
 		}
 		if n := k.of(CallCollect); n > collected+1 {
-			t.Errorf("async %v: the store was told to bury %d times, and then %d", async, collected, n)
+			t.Errorf("async %v: the store was told to collect %d times, and then %d", async, collected, n)
 		}
 	}
 }

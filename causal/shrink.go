@@ -17,7 +17,7 @@ var ErrUntold = fmt.Errorf("causal: untold: the write was done, and the session 
 const shrinkPoll = 5 * time.Millisecond
 
 // Shrink waits until the session's token has at most size bytes, or as many as any server takes if size is 0: what a
-// session carries it lets go of when every server has it. It is ErrCarriesTooMuch if ctx ends before that. Where tokens
+// session carries it releases when every server has it. It is ErrCarriesTooMuch if ctx ends before that. Where tokens
 // carry names, there is nothing to wait for.
 func (s *Session[V]) Shrink(ctx context.Context, size int) error {
 	if size <= 0 {

@@ -24,7 +24,7 @@ var (
 	ErrOtherSpace = errors.New("causal: the token belongs to another cluster or space; begin a session here")
 	// ErrCarriesTooMuch means that the session knows too many writes that have not been
 	// everywhere.
-	ErrCarriesTooMuch = errors.New("causal: the session carries too much for a token; read something first, which lets go of what has been everywhere, or split the workflow")
+	ErrCarriesTooMuch = errors.New("causal: the session carries too much for a token; read something first, after which it carries only what some node lacks, or split the workflow")
 )
 
 // sealer makes text of sessions, and back, for a space and a key.
@@ -122,7 +122,7 @@ func newSealers(name string, key []byte) *sealers {
 // txsOf is what the transactions of a space are called.
 func txsOf(name string) string { return name + " transactions" }
 
-// sealers are those with the key of the day.
+// sealers are those with the current key.
 func (sp *Space[V]) sealers() (*sealers, error) {
 	key := sp.opt.Key
 	if len(key) == 0 {

@@ -232,7 +232,7 @@ func TestCausalWhileTheRingChanges(t *testing.T) {
 	}
 }
 
-// wander lets workflows roam among the members of the ring of the day, until end, which
+// wander lets workflows roam among the members of the current ring, until end, which
 // judges what they saw.
 func (c *cluster) wander(t *testing.T, clients int) (h *history, end func()) {
 	h = &history{}

@@ -18,7 +18,7 @@ import (
 	"github.com/freshet-cache/freshet/store/memory"
 )
 
-// desk is a coordinator that keeps its state in memory.
+// memoryCoordinator is a coordinator that keeps its state in memory.
 type memoryCoordinator struct {
 	mu    sync.Mutex
 	state []byte
@@ -327,11 +327,11 @@ func TestEntriesOutliveACut(t *testing.T) {
 	})
 	from, key := owner("k7"), func(i int) string { return fmt.Sprintf("k7%03d", i) }
 	for i := range 500 {
-		life := time.Duration(0)
+		ttl := time.Duration(0)
 		if i%10 == 9 { // which is not handed over, and goes on where it stays
-			life = time.Hour
+			ttl = time.Hour
 		}
-		eventually(t, func() bool { _, err := c.caches[from].PutTTL(ctx, key(i), "v", life); return err == nil })
+		eventually(t, func() bool { _, err := c.caches[from].PutTTL(ctx, key(i), "v", ttl); return err == nil })
 	}
 	c.assigner.Cut(key(200), key(300))
 	eventually(t, func() bool { // messages overtake each other here, and a recall must not

@@ -9,10 +9,10 @@ import (
 	"github.com/freshet-cache/freshet/linear/crossowner"
 )
 
-// maxLoans bounds the transactions that a cache has lent keys to.
+// maxCrossOwner bounds the transactions that a cache has locked keys to.
 const maxCrossOwner = 4096
 
-// lending is a loan this cache has granted, until its borrower has been told how it
+// locking is a cross-owner write this cache has granted, until its coordinator has been told how it
 // ended.
 type locking[V any] struct {
 	id    clink.ID
@@ -23,7 +23,7 @@ type locking[V any] struct {
 	timer *time.Timer
 }
 
-// lend waits until keys, which are sorted, may be written under the guards it
+// lock waits until keys, which are sorted, may be written under the guards it
 // returns, by a transaction that marks them with id; settle must follow.
 func (c *Cache[V]) lock(ctx context.Context, id clink.ID, keys []string) ([]clink.Token, error) {
 	l := &locking[V]{id: id, keys: keys, w: &waiter[V]{reply: make(chan answer[V], 1), locked: make(chan []clink.Token, 1)}}
@@ -33,7 +33,7 @@ func (c *Cache[V]) lock(ctx context.Context, id clink.ID, keys []string) ([]clin
 	switch {
 	case err != nil:
 	case c.crossOwner[id] != nil:
-		err = errors.New("linear: nothing was written: the loan was asked for twice")
+		err = errors.New("linear: nothing was written: the lock was asked for twice")
 	case len(c.crossOwner) >= maxCrossOwner:
 		err = ErrBusy
 	}
@@ -73,8 +73,8 @@ func (c *Cache[V]) lock(ctx context.Context, id clink.ID, keys []string) ([]clin
 	return nil, a.err
 }
 
-// lent takes a loan that the machines grant, under the lock, and begins the time after
-// which a borrower that says nothing is fenced: twice what a transaction may take.
+// locked takes a cross-owner write that the machines grant, under the lock, and begins the time after
+// which a coordinator that says nothing is fenced: twice what a transaction may take.
 func (c *Cache[V]) locked(out clink.Locked) {
 	w := c.waiting[out.Op]
 	if w == nil {
@@ -85,7 +85,7 @@ func (c *Cache[V]) locked(out clink.Locked) {
 	l.timer = time.AfterFunc(2*c.opt.Timeout, func() {
 		c.tell(l, clink.StatusUnknown)
 		c.mu.Lock()
-		defer c.mu.Unlock() // the borrower may still ask how it ended
+		defer c.mu.Unlock() // the coordinator may still ask how it ended
 		l.timer = time.AfterFunc(2*c.opt.Timeout, func() { c.forget(l.id) })
 	})
 	w.locked <- out.Guards
@@ -100,7 +100,7 @@ func (c *Cache[V]) forget(id clink.ID) {
 	delete(c.crossOwner, id)
 }
 
-// tell lets the machine know how a loan ended, once.
+// tell lets the machine know how a cross-owner write ended, once.
 func (c *Cache[V]) tell(l *locking[V], status clink.Status) {
 	c.mu.Lock()
 	call := l.call
@@ -113,7 +113,7 @@ func (c *Cache[V]) tell(l *locking[V], status clink.Status) {
 	c.spawn(asked)
 }
 
-// giveBack ends a loan, or the wait for it.
+// giveBack ends a cross-owner write, or the wait for it.
 func (c *Cache[V]) giveBack(l *locking[V], status clink.Status) {
 	c.tell(l, status)
 	c.mu.Lock()
@@ -124,7 +124,7 @@ func (c *Cache[V]) giveBack(l *locking[V], status clink.Status) {
 
 var statuses = [...]clink.Status{crossowner.OK: clink.OK, crossowner.Mismatch: clink.Mismatch, crossowner.Refused: clink.Refused, crossowner.StatusUnknown: clink.StatusUnknown}
 
-// settle ends a loan, and returns what is known of it: of one that was Lost, behind a
+// settle ends a cross-owner write, and returns what is known of it: of one that was Lost, behind a
 // fence, if ctx lasts.
 func (c *Cache[V]) settle(ctx context.Context, id clink.ID, status crossowner.Status) crossowner.Outcome {
 	c.mu.Lock()
@@ -154,7 +154,7 @@ func (c *Cache[V]) settle(ctx context.Context, id clink.ID, status crossowner.St
 	}
 }
 
-// sure reports whether an error of lend says that nothing is lent.
+// sure reports whether an error of lock says that nothing is locked.
 func sure(err error) bool {
 	return errors.Is(err, ErrNotOwner) || errors.Is(err, ErrBusy) || errors.Is(err, ErrUnreached)
 }

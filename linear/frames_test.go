@@ -106,7 +106,7 @@ func TestRepliesOfOwners(t *testing.T) {
 		for i := range n {
 			peers.reply[1+i] = byte(i)
 		}
-		guards, err := c.askToLend(t.Context(), "there", id, []string{"a", "b"})
+		guards, err := c.askToLock(t.Context(), "there", id, []string{"a", "b"})
 		if !errors.Is(err, want) || err == nil && (len(guards) != 2 || guards[0][15] != 15 || guards[1][0] != 16) {
 			t.Errorf("%d bytes of guards: %v, %v", n, guards, err)
 		}

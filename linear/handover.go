@@ -26,7 +26,7 @@ const (
 
 // HandedOver implements shard.Watcher: what is in memory of the part that moves
 // is offered to its new owner. What was in flight is not in memory, and what may
-// expire is not offered: how long it lives by another clock is not known there.
+// expire is not offered: its TTL by another clock is not known there.
 func (c *Cache[V]) HandedOver(h *shard.Handle, over lease.Range, under lease.Gen, next string) {
 	if c.opt.Offer == nil || c.opt.MaxBytes < 0 {
 		return

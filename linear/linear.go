@@ -44,7 +44,7 @@ type Store interface {
 // Errors of writes. A read fails only if the store does.
 var (
 	// ErrNotOwner means that nothing was written: this node does not own the key.
-	// Ask the owner, or try again when ownership has settled.
+	// Ask the owner, or try again when the slice has an owner.
 	ErrNotOwner = errors.New("linear: not the owner: nothing was written; send the write to the key's owner")
 	// ErrOutcomeUnknown means that the write may have been applied, or may still
 	// be, at most once. Read the key to find out; later writes are ordered after it.
@@ -89,11 +89,11 @@ type Options[V any] struct {
 	Offer func(ctx context.Context, next string, after lease.Gen, batch []Offer)
 	// Tell carries a message to the cache of another node with which this one shares a
 	// key, which takes it with Told. It is called under a lock: it must not block, and may
-	// lose the message. Node is then the name of this life of the node, as the leases have
+	// lose the message. Node is then the name of this TTL of the node, as the leases have
 	// it. Default: keys are not replicated, and the node must not ask for leases of groups.
 	Tell func(to lease.GroupMember, message []byte)
 	Node string
-	// Peers are the other nodes of a cluster, which a View reads from and borrows of. It
+	// Peers are the other nodes of a cluster, which a View reads from and locks keys at. It
 	// takes the place of Join and Offer. Default: there are none.
 	Peers Peers
 	// Recorder is told what happens. Default: nothing is recorded.
@@ -221,7 +221,7 @@ type Entry[V any] struct {
 	Value   V
 	Exists  bool
 	Version uint64        // of the row, or of its absence
-	TTL     time.Duration // remaining life; 0 if it does not expire
+	TTL     time.Duration // remaining TTL; 0 if it does not expire
 	Hit     bool          // it was served from memory
 	Copy    bool          // the key's owner is another node
 	// Guarding: this process owns the key, and its guard was being installed when the read
@@ -351,7 +351,7 @@ func (c *Cache[V]) Put(ctx context.Context, key string, value V) error {
 	return err
 }
 
-// MaxTTL is the longest life there is, a century: what is to live longer lives
+// MaxTTL is the longest TTL there is, a century: a longer one counts as
 // as long.
 const MaxTTL = 100 * 365 * 24 * time.Hour
 
@@ -360,7 +360,7 @@ const MaxTTL = 100 * 365 * 24 * time.Hour
 // the errors of this package for the others.
 func (c *Cache[V]) PutTTL(ctx context.Context, key string, value V, ttl time.Duration) (uint64, error) {
 	if ttl < 0 {
-		return 0, fmt.Errorf("linear: %q was not written: its life of %v is negative; use 0 for ever", key, ttl)
+		return 0, fmt.Errorf("linear: %q was not written: its TTL of %v is negative; use 0 for ever", key, ttl)
 	}
 	b, err := c.opt.Codec.Append(nil, value)
 	if err != nil {

@@ -75,23 +75,23 @@ func openAt(t *testing.T, opt *otter.Options[string, entry[string]]) *Cache[stri
 }
 
 // What is kept under a lease whose slice was cut or joined goes on under the lease that
-// followed: exactly as long as that one holds, its own life lasts, and the key lies in its
+// followed: exactly as long as that one holds, its own TTL lasts, and the key lies in its
 // part. It is so before the entries are moved there, and afterwards.
 func TestWhatOutlivesItsLease(t *testing.T) {
-	const first, second, third, life = 10 * time.Second, 20 * time.Second, 30 * time.Second, 25 * time.Second
+	const first, second, third, ttl = 10 * time.Second, 20 * time.Second, 30 * time.Second, 25 * time.Second
 	for _, moved := range []bool{false, true} {
 		for _, c := range []struct {
 			key  string
-			life time.Duration
+			ttl  time.Duration
 			last time.Duration // it is served until then
 		}{
-			{"a", 0, first},     // no lease follows for it
-			{"b", 0, second},    // its part
-			{"bz", 0, second},   // its end
-			{"c", 0, first},     // outside of it, and of the next one
-			{"d", 0, third},     // a part of another, which was cut again
-			{"d", life, life},   // whose own life is shorter than the lease
-			{"b", life, second}, // or longer
+			{"a", 0, first},    // no lease follows for it
+			{"b", 0, second},   // its part
+			{"bz", 0, second},  // its end
+			{"c", 0, first},    // outside of it, and of the next one
+			{"d", 0, third},    // a part of another, which was cut again
+			{"d", ttl, ttl},    // whose own TTL is shorter than the lease
+			{"b", ttl, second}, // or longer
 			{"a", 5 * time.Second, 5 * time.Second},
 		} {
 			synctest.Test(t, func(t *testing.T) {
@@ -107,8 +107,8 @@ func TestWhatOutlivesItsLease(t *testing.T) {
 				under(3, "d", "", first)
 				under(4, "d", "e", third)
 				e := entry[string]{value: "v", version: 2, validity: r}
-				if c.life != 0 {
-					e.validity = r.before(start + lease.Tick(c.life))
+				if c.ttl != 0 {
+					e.validity = r.before(start + lease.Tick(c.ttl))
 				}
 				cache.kept.Set(c.key, e)
 				cache.retags = true // nobody moves entries but the test
@@ -123,10 +123,10 @@ func TestWhatOutlivesItsLease(t *testing.T) {
 					time.Sleep(time.Duration(start) + ahead - time.Duration(cache.opt.Clock.Now()))
 					_, served := cache.Peek(c.key)
 					if hits := cache.Hits([]string{c.key}, make([]Entry[string], 1)); served != (ahead < c.last) || hits == 1 != served {
-						t.Errorf("%s with life %v, moved %v: served at %v: %v, %d hits", c.key, c.life, moved, ahead, served, hits)
+						t.Errorf("%s with ttl %v, moved %v: served at %v: %v, %d hits", c.key, c.ttl, moved, ahead, served, hits)
 					}
 					if e, err := cache.VersionEntry(t.Context(), c.key); err == nil && e.Hit != served {
-						t.Errorf("%s with life %v, moved %v: its version is served at %v: %v", c.key, c.life, moved, ahead, e.Hit)
+						t.Errorf("%s with ttl %v, moved %v: its version is served at %v: %v", c.key, c.ttl, moved, ahead, e.Hit)
 					}
 				}
 			})

@@ -27,7 +27,7 @@ type Peers interface {
 	Call(ctx context.Context, owner string, request []byte) ([]byte, error)
 }
 
-// Member is this node's part of a space.
+// Participant is this node's part of a space.
 type Participant interface {
 	shard.Watcher
 	// Serve answers a request of another node.
@@ -49,7 +49,7 @@ func (alone) Call(context.Context, string, []byte) ([]byte, error) {
 // What nodes say to each other about a space. Each request begins with its kind.
 const (
 	askRead   byte = 'r' // a key: what is its value?
-	askLock   byte = 'l' // an id and keys: lend them
+	askLock   byte = 'l' // an id and keys: lock them
 	askSettle byte = 's' // an id and a crossowner.Status: so it ended
 	askOffer  byte = 'o' // entries of a slice that moves here
 
@@ -72,7 +72,7 @@ func (c *Cache[V]) Serve(ctx context.Context, request []byte) []byte {
 	case askLock:
 		id, keys := f.id(), f.strings()
 		if f.whole() && len(keys) > 0 && id != (clink.ID{}) {
-			ctx, cancel := context.WithTimeout(ctx, c.opt.Timeout) // the borrower waits no longer
+			ctx, cancel := context.WithTimeout(ctx, c.opt.Timeout) // the coordinator waits no longer
 			defer cancel()
 			guards, err := c.lock(ctx, id, keys)
 			if err != nil {
@@ -167,7 +167,7 @@ func (c *Cache[V]) fetch(ctx context.Context, key string) (e Entry[V], ok bool) 
 	return e, err == nil
 }
 
-func (c *Cache[V]) askToLend(ctx context.Context, owner string, id clink.ID, keys []string) ([]clink.Token, error) {
+func (c *Cache[V]) askToLock(ctx context.Context, owner string, id clink.ID, keys []string) ([]clink.Token, error) {
 	req := append([]byte{askLock}, id[:]...)
 	req = binary.AppendUvarint(req, uint64(len(keys)))
 	for _, k := range keys {

@@ -28,7 +28,7 @@ type MissCause uint8
 // The causes.
 const (
 	Absent      MissCause = iota // nothing was kept, as far as is known: it was never read here
-	Expired                      // the row's life is over, or nearly
+	Expired                      // the row's TTL has passed, or nearly
 	Invalid                      // it was kept under a lease that is over
 	Evicted                      // it had to make room for others
 	Invalidated                  // a write, or a reader's refusal, had it dropped

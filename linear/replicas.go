@@ -31,7 +31,7 @@ func newMembers(node string, drift int64) members {
 // memberBeat is how soon what a replica has not confirmed is said again.
 const memberBeat = 100 * time.Millisecond
 
-// lead tells the primary's machine of a lease that is shared, before its pod knows.
+// notifyPrimary tells the primary's machine of a lease that is shared, before its pod knows.
 func (c *Cache[V]) notifyPrimary(h *shard.Handle) {
 	if c.opt.Tell == nil || len(h.Group) == 0 {
 		return
@@ -59,7 +59,7 @@ func (c *Cache[V]) beat() {
 	})
 }
 
-// ahead tells the primary's machine what the pod is about to hear of.
+// beforeStep tells the primary's machine what the pod is about to hear of.
 func (c *Cache[V]) beforeStep(in clink.Input, asked []request) []request {
 	if !c.members.primary.Busy() {
 		return asked
@@ -73,7 +73,7 @@ func (c *Cache[V]) beforeStep(in clink.Input, asked []request) []request {
 	return asked
 }
 
-// pass lets what the pod wants be carried out, a write only if the primary's machine
+// gate lets what the pod wants be carried out, a write only if the primary's machine
 // agrees.
 func (c *Cache[V]) gate(out clink.Output, asked []request) []request {
 	busy := c.members.primary.Busy()
@@ -105,7 +105,7 @@ func (c *Cache[V]) hold(call clink.Call, out clink.Output, keys []string, asked 
 	return c.stepPrimary(replica.Writing{Call: replica.Call(call), Keys: keys}, asked)
 }
 
-// told tells the primary's machine of an entry that the pod keeps.
+// afterKeep tells the primary's machine of an entry that the pod keeps.
 func (c *Cache[V]) afterKeep(k clink.Keep, asked []request) []request {
 	if !c.members.primary.Busy() {
 		return asked

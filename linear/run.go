@@ -21,7 +21,7 @@ type waiter[V any] struct {
 	reply  chan answer[V] // holds one
 	decide func(op clink.Op, rows []clink.Row)
 
-	lock   *locking[V]        // of a Lend
+	lock   *locking[V]        // of a Lock
 	locked chan []clink.Token // holds one
 
 	joined bool // the read shares another's request

@@ -156,7 +156,7 @@ func (t *Tx[V]) PutTTL(key string, value V, ttl time.Duration) error {
 		return fmt.Errorf("linear: value of %q cannot be encoded: %w", key, err)
 	}
 	if ttl < 0 && ttl != KeepTTL {
-		return fmt.Errorf("linear: the life of %q is negative: %v; use 0 for ever, or KeepTTL", key, ttl)
+		return fmt.Errorf("linear: the TTL of %q is negative: %v; use 0 for ever, or KeepTTL", key, ttl)
 	}
 	m := clink.Mut{Key: key, Value: b, TTL: lease.Tick(min(ttl, MaxTTL))}
 	if was, ok := t.muts[key]; ttl == KeepTTL && ok { // the deadline an earlier write of this update gave it

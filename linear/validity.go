@@ -9,7 +9,7 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// right is what entries are served under: as long as the handle holds and, if
+// validity is what entries are served under: as long as the handle holds and, if
 // until is not 0, before until. Those that do not expire share that of their lease.
 type validity struct {
 	handle     *shard.Handle
@@ -29,7 +29,7 @@ func (r *validity) before(until lease.Tick) *validity {
 
 func (r *validity) serves(now lease.Tick) bool { return clink.Serves(now, r.handle.Until(), r.until) }
 
-// heirs are the leases that a lease goes on under, when its slice has been cut or
+// successors are the leases that a lease goes on under, when its slice has been cut or
 // joined: its keys were held all along.
 type successors struct{ list atomic.Pointer[[]successor] }
 
@@ -59,8 +59,8 @@ func (h *successors) of(key string) *validity {
 	return nil
 }
 
-// stands is the right, but for its end, that a key kept under r stands under by now.
-// An heir's generation is higher, so this comes to an end.
+// current is the right, but for its end, that a key kept under r stands under by now.
+// An successor's generation is higher, so this comes to an end.
 func (r *validity) current(key string) *validity {
 	for next := r.successors.of(key); next != nil; next = r.successors.of(key) {
 		r = next
@@ -68,7 +68,7 @@ func (r *validity) current(key string) *validity {
 	return r
 }
 
-// outlived reports whether what is kept of key under r, whose lease is over, may be
+// heldBySuccessor reports whether what is kept of key under r, whose lease is over, may be
 // served all the same: the key is held under another, and was in between.
 func (r *validity) heldBySuccessor(key string, now lease.Tick) bool {
 	to := r.current(key)
@@ -78,7 +78,7 @@ func (r *validity) heldBySuccessor(key string, now lease.Tick) bool {
 // retagDelay is how long cuts and joins are gathered before entries are moved.
 const retagDelay = time.Second
 
-// bequeath lets what is kept under a lease stand under the one that goes on. Entries are
+// transfer lets what is kept under a lease stand under the one that goes on. Entries are
 // moved there before long, all of them at once, so that no line of leases grows.
 func (c *Cache[V]) transfer(r clink.Retag) {
 	old, fresh := c.validities[r.Old], c.validities[r.New]

@@ -18,7 +18,7 @@ import (
 type Tables[T any] interface {
 	// Snapshot calls read, if it is not nil, in one read-only snapshot, and returns what
 	// is known of key besides, as of the same snapshot: its version, its writer and the
-	// guard that stands over it.
+	// guard that covers it.
 	Snapshot(ctx context.Context, key string, read func(ctx context.Context, tx T) error) (store.Row, error)
 	// Transact calls write in a transaction, marks keys as written by id in it, and
 	// commits it only if the guard of each key stands then. Its errors are those of
@@ -118,7 +118,7 @@ func (v *View[V, T]) Update(ctx context.Context, keys []string, write func(ctx c
 	return fmt.Errorf("linear: nothing was written, after %d attempts: %w", try, err)
 }
 
-// update is one attempt: the runtime of a crossowner.Borrower.
+// update is one attempt: the runtime of a crossowner.Coordinator.
 type update[V, T any] struct {
 	v     *View[V, T]
 	id    clink.ID
@@ -154,7 +154,7 @@ func (u *update[V, T]) run(ctx context.Context, keys []string) crossowner.Outcom
 				return out.Outcome
 			}
 		}
-		select { // the borrower waits only for what owners find out
+		select { // the coordinator waits only for what owners find out
 		case f := <-u.found:
 			outs = b.Step(f, nil)
 		case <-ctx.Done():
@@ -163,7 +163,7 @@ func (u *update[V, T]) run(ctx context.Context, keys []string) crossowner.Outcom
 	}
 }
 
-// ask has one owner lend its keys.
+// ask has one owner lock its keys.
 func (u *update[V, T]) ask(ctx context.Context, out crossowner.Lock) crossowner.Input {
 	c := u.v.cache
 	ctx, cancel := context.WithTimeout(ctx, c.opt.Timeout)
@@ -173,7 +173,7 @@ func (u *update[V, T]) ask(ctx context.Context, out crossowner.Lock) crossowner.
 	if self {
 		guards, u.err = c.lock(ctx, u.id, out.Keys)
 	} else {
-		guards, u.err = c.askToLend(ctx, out.Owner, u.id, out.Keys)
+		guards, u.err = c.askToLock(ctx, out.Owner, u.id, out.Keys)
 	}
 	if u.err != nil {
 		return crossowner.Denied{Owner: out.Owner, Sure: self || sure(u.err)}

@@ -20,7 +20,7 @@ import (
 )
 
 // tables is a database with one table of texts, beside a store that holds the marks of
-// its keys. Its transactions see what is there and their own writes.
+// its keys. Its transactions see the stored values and their own writes.
 type tables struct {
 	marks *memory.Store
 	mu    sync.Mutex // held while a transaction commits, and while a snapshot is taken
@@ -294,7 +294,7 @@ func TestViewOfSeveralOwners(t *testing.T) {
 		if want := 2 * (done[0] + done[1] + done[2]); total != want || want < each {
 			t.Fatalf("%d writes are there, and %d were acknowledged", total, want)
 		}
-		// The owner of one key is not to be reached: nothing is written, and nothing stays lent.
+		// The owner of one key is not to be reached: nothing is written, and nothing stays locked.
 		w.deal("a", "n1")
 		w.deal("b", "n2")
 		synctest.Wait()
@@ -309,7 +309,7 @@ func TestViewOfSeveralOwners(t *testing.T) {
 	})
 }
 
-// A borrower that vanishes between its loan and its commit is fenced: others go on, and
+// A coordinator that vanishes between its cross-owner write and its commit is fenced: others go on, and
 // its commit fails.
 func TestCoordinatorVanishes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

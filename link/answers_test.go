@@ -264,7 +264,7 @@ func TestAnswersThatAreTooLong(t *testing.T) {
 	}
 }
 
-// Whoever does not read is let go when the time to write is over, and not before.
+// Whoever does not read is released when the time to write is over, and not before.
 func TestWhoDoesNotReadIsLetGo(t *testing.T) {
 	by(t, Options{WriteTimeout: time.Minute}, func(t *testing.T, l *Link, _ far) {
 		began := time.Now()
@@ -273,7 +273,7 @@ func TestWhoDoesNotReadIsLetGo(t *testing.T) {
 		}
 		<-l.Done()
 		if after := time.Since(began); after != time.Minute { // virtual time
-			t.Errorf("let go after %v", after)
+			t.Errorf("ended after %v", after)
 		}
 	})
 }

@@ -69,7 +69,7 @@ func TestDrainLeavesNoCallUnknown(t *testing.T) {
 	}
 }
 
-// A drain waits for requests that are being served, and lets go when its time is over.
+// A drain waits for requests that are being served, and ends when its time is over.
 func TestDrainWaitsForAnswers(t *testing.T) {
 	release, began := make(chan struct{}), make(chan struct{})
 	a, b := pair(t, Options{}, Options{Request: func(context.Context, []byte) []byte {

@@ -181,7 +181,7 @@ func (n *Node) joinRings() error {
 	return nil
 }
 
-// askKeeper asks whoever keeps the ring of a space.
+// askLeader asks whoever keeps the ring of a space.
 func (n *Node) askLeader(ctx context.Context, s *causalSpace, request []byte) ([]byte, error) {
 	leaderAddr := s.leaderAddr()
 	switch {

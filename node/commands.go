@@ -252,7 +252,7 @@ func parseSet(args [][]byte) (o setOptions, msg string) {
 	return o, ""
 }
 
-// lives reads the time that the options give, if they do.
+// expires reads the time that the options give, if they do.
 func (o *setOptions) expires(name string) (msg string) {
 	if o.unit != "" {
 		o.ttl, o.past, msg = lifetime(o.ttlText, o.unit, name)

@@ -121,7 +121,7 @@ var inSession = map[string]plainCommand{
 	},
 	"set": func(ctx context.Context, _ *Node, s *causalSession, args [][]byte, w *resp.Writer) error {
 		if len(args) > 3 {
-			return errors.New("SET takes no options in a causal space: its keys have no TTL, and nothing is decided from what is there; SELECT 0 for that")
+			return errors.New("SET takes no options in a causal space: its keys have no TTL, and nothing is decided from the stored value; SELECT 0 for that")
 		}
 		w.SimpleString("OK")
 		return s.Set(ctx, string(args[1]), append([]byte{}, args[2]...))

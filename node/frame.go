@@ -31,7 +31,7 @@ const (
 	frameLiving   byte = 'G' // asks for the nodes that the assigner has heard of lately
 	frameMove     byte = 'M' // a key and a node's id: the key's slice is to move there, or be cut if there is no id
 	frameCopies   byte = 'P' // a key and a number: so many replicas it is to have beside its owner
-	frameRing     byte = 'Q' // the name of a causal space, and what one of its servers asks the keeper of its ring
+	frameRing     byte = 'Q' // the name of a causal space, and what one of its servers asks the leader of its ring
 	frameMember   byte = 'K' // a message about a key that the sender and the receiver share
 	frameMembers  byte = 'J' // asks how the members of the cluster are
 	frameSpace    byte = 'V' // the name of a space, and a request that its member answers

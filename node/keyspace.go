@@ -146,7 +146,7 @@ func (s *cursors) put(key string) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.from == nil {
-		s.from, s.last = map[uint64]string{}, rand.Uint64N(1<<32)<<20 // another life's cursors must not fit
+		s.from, s.last = map[uint64]string{}, rand.Uint64N(1<<32)<<20 // another incarnation's cursors must not fit
 	}
 	s.last++
 	s.from[s.last] = key

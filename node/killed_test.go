@@ -211,7 +211,7 @@ func (k *killing) until(ok func() bool) {
 	}
 }
 
-// judge compares what was said with what is there.
+// judge compares what was said with what is stored.
 func (l *ledger) judge(t *testing.T, conn *pgx.Conn) {
 	rows, err := conn.Query(t.Context(), "SELECT name FROM done")
 	if err != nil {

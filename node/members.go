@@ -21,7 +21,7 @@ func (n *Node) fromMember(frame []byte) bool {
 	return true
 }
 
-// turn makes the route of a key that several nodes serve lead to the next of them, and
+// roundRobin makes the route of a key that several nodes serve lead to the next of them, and
 // reports whether that is a replica.
 func (n *Node) roundRobin(r *lease.Route) bool {
 	if len(r.Copies) == 0 {

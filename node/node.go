@@ -288,7 +288,7 @@ func (n *Node) runWrite(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.
 	n.splitByOwner(ctx, c, cmd.Name, args[1:], step).reply(w)
 }
 
-// together reports whether the keys seem to have one owner.
+// sameOwner reports whether the keys seem to have one owner.
 func (n *Node) sameOwner(keys []string) bool {
 	t := n.shard.Table()
 	owner := ""

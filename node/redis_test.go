@@ -119,7 +119,7 @@ func (g *generator) number() string {
 	return g.pick("0", "1", "-1", "5", "100000", "x", "", "9223372036854775807", "-9223372036854775808", "1.5", "+1", " 1")
 }
 
-func (g *generator) life() string {
+func (g *generator) ttlText() string {
 	soon := strconv.Itoa(100_000 + 1000*g.r.IntN(1_000_000))                              // never the same: ours would be less than a millisecond apart
 	return g.pick(soon, soon, "0", "-5", "x", "9223372036854775807", "99999999999999999") // none ends while the test runs
 }
@@ -128,7 +128,7 @@ func (g *generator) options() (out []string) {
 	for range g.r.IntN(3) {
 		switch o := g.pick("NX", "XX", "GET", "KEEPTTL", "EX", "PX", "nonsense"); o {
 		case "EX", "PX":
-			out = append(out, o, g.life())
+			out = append(out, o, g.ttlText())
 		default:
 			out = append(out, o)
 		}
@@ -156,14 +156,14 @@ func (g *generator) command() []string {
 	case 7:
 		return []string{g.pick("getrange", "substr"), k, g.number(), g.number()}
 	case 8:
-		return []string{g.pick("setex", "psetex"), k, g.life(), g.value()}
+		return []string{g.pick("setex", "psetex"), k, g.ttlText(), g.value()}
 	case 9:
 		return []string{g.pick("setnx", "getset"), k, g.value()}
 	case 10:
-		return append([]string{g.pick("expire", "pexpire"), k, g.life()}, g.pick("", "NX", "XX", "GT", "LT", "nonsense"))[:3+g.r.IntN(2)]
+		return append([]string{g.pick("expire", "pexpire"), k, g.ttlText()}, g.pick("", "NX", "XX", "GT", "LT", "nonsense"))[:3+g.r.IntN(2)]
 	case 11:
 		out := []string{"getex", k}
-		return append(out, [][]string{nil, {"PERSIST"}, {"EX", g.life()}, {"PX", g.life()}, {"EX"}, {"nonsense"}}[g.r.IntN(6)]...)
+		return append(out, [][]string{nil, {"PERSIST"}, {"EX", g.ttlText()}, {"PX", g.ttlText()}, {"EX"}, {"nonsense"}}[g.r.IntN(6)]...)
 	case 12:
 		out := []string{g.pick("mset", "msetnx")}
 		for range 1 + g.r.IntN(3) {
@@ -216,7 +216,7 @@ func alike(args []string, want, got resp.Reply) bool {
 	line := strings.Join(args, " ")
 	if a, err := strconv.ParseInt(want.Text, 10, 64); err == nil && times.MatchString(line) {
 		b, err := strconv.ParseInt(got.Text, 10, 64)
-		long := int64(3_000_000_000) // seconds: what is to live longer than a century lives that long here
+		long := int64(3_000_000_000) // seconds: a TTL of more than a century counts as a century here
 		return err == nil && (max(a-b, b-a) <= 2000 && (a < 0) == (b < 0) || a > long && b > long)
 	}
 	for _, d := range differences {

@@ -14,7 +14,7 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// Member is a node of the cluster, as the process with the assigner sees it.
+// ClusterMember is a node of the cluster, as the process with the assigner sees it.
 type ClusterMember struct {
 	ID          string    `json:"id"`
 	Incarnation string    `json:"incarnation"`
@@ -152,7 +152,7 @@ func (r *roster) survey(now time.Time, silence time.Duration, endings map[string
 	}
 	out := Membership{Members: []ClusterMember{}}
 	for name, s := range r.all {
-		if newest[s.ID] != s { // the same node lives again
+		if newest[s.ID] != s { // the same node incarnations again
 			if s.Slices == 0 {
 				delete(r.all, name)
 			}

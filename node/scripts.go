@@ -126,7 +126,7 @@ func (l *lua) number(name string, args ...[]byte) (n int64, ok bool) {
 	return n, err == nil
 }
 
-// life is what PTTL answers.
+// ttlOf is what PTTL answers.
 func ttlOf(e linear.Entry[string]) int64 {
 	switch {
 	case !e.Exists:
@@ -191,7 +191,7 @@ func extended(by string) func(*lua) {
 	}
 }
 
-// prolonged adds to the life of a key that is the caller's, or replaces it.
+// prolonged adds to the TTL of a key that is the caller's, or replaces it.
 func prolonged(l *lua) {
 	e, mine, ok := l.mine(l.keys[0])
 	switch {
@@ -277,7 +277,7 @@ func obtained(l *lua) {
 // head is the first n bytes of s.
 func head(s string, n int64) string { return s[:min(int64(len(s)), n)] }
 
-// remaining answers how long a key that is the caller's lives, at least 0 if floor.
+// remaining answers the TTL of a key that is the caller's, at least 0 if floor.
 func remaining(other int64, floor bool) func(*lua) {
 	return func(l *lua) {
 		switch e, mine, ok := l.mine(l.keys[0]); {
@@ -311,8 +311,8 @@ func counted(l *lua) {
 	l.w.Int(n)
 }
 
-// countedWithLife adds the first argument, has a counter that begins expire after the
-// milliseconds of the second, and answers its life too.
+// countedWithTTL adds the first argument, has a counter that begins expire after the
+// milliseconds of the second, and answers its TTL too.
 func countedWithTTL(l *lua) {
 	n, ok := l.number("incrby", l.keys[0], l.arg[0])
 	if !ok {
@@ -343,7 +343,7 @@ func (l *lua) pair(a, b int64) {
 	l.w.Int(b)
 }
 
-// peeked answers a counter and its life.
+// peeked answers a counter and its TTL.
 func peeked(l *lua) {
 	e, ok := l.x.get(l.keys[0])
 	if !ok {
@@ -360,7 +360,7 @@ func peeked(l *lua) {
 	}
 }
 
-// window adds one, or begins a counter that lives for the milliseconds of the argument.
+// window adds one, or begins a counter with a TTL of the milliseconds of the argument.
 func window(l *lua) {
 	e, ok := l.x.get(l.keys[0])
 	if !ok {
@@ -382,7 +382,7 @@ func window(l *lua) {
 	}
 }
 
-// consumed adds the first argument to a counter that lives for the seconds of the second
+// consumed adds the first argument to a counter with a TTL of the seconds of the second
 // from its beginning on.
 func consumed(l *lua) {
 	if _, ok := l.call("set", l.keys[0], []byte("0"), []byte("EX"), l.arg[1], []byte("NX")); !ok {

@@ -11,7 +11,7 @@ import (
 
 var wholeNumber = regexp.MustCompile(`-?\d+`)
 
-// resembles reports whether two answers are the same, but for lives, between which a moment
+// resembles reports whether two answers are the same, but for TTLs, between which a moment
 // has passed, and what Redis says of where in a script an error was.
 func resembles(a, b string) bool {
 	if strings.HasPrefix(a, "-") && strings.HasPrefix(b, "-") {
@@ -70,7 +70,7 @@ func TestListedScriptsAsRedis(t *testing.T) {
 				args[0], args[1] = "evalsha", sha
 			}
 			for j := range s.values {
-				v := pick("a", "b", "ab", "200000", "300000") // no life ends meanwhile
+				v := pick("a", "b", "ab", "200000", "300000") // no TTL ends meanwhile
 				switch small := strings.Contains(s.text, "offset") || strings.Contains(s.text, `"incrby", KEYS[1], a`) || strings.Contains(s.text, `"incrby", KEYS[1], ARGV[2]`); {
 				case j == 1 && small:
 					v = pick("1", "2", "3", "0", "x")

@@ -276,7 +276,7 @@ var txCommands = map[string]workflowCommand{
 	},
 }
 
-// written sets the key to the value of a command, or replaces what is there if REPLACE
+// written sets the key to the value of a command, or replaces the present one if REPLACE
 // follows.
 func written(ctx context.Context, args [][]byte, set func(key string, value []byte) error,
 	update func(ctx context.Context, key string, f func([]byte, bool) ([]byte, error)) error) error {

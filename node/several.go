@@ -83,7 +83,7 @@ func (t *tally) reply(w *resp.Writer) {
 	}
 }
 
-// apart runs a command on keys of several owners. The owners work at the same time and
+// splitByOwner runs a command on keys of several owners. The owners work at the same time and
 // within one time limit. A key takes step arguments.
 func (n *Node) splitByOwner(ctx context.Context, c *resp.Conn, name string, args [][]byte, step int) *tally {
 	t := &tally{}

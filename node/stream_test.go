@@ -28,7 +28,7 @@ func (g *rare) deadline() []string {
 	out := []string{g.pick("expire", "pexpire", "expireat", "pexpireat"), g.key(), g.odd()}
 	for range g.r.IntN(4) {
 		out = append(out, g.pick("NX", "xx", "Gt", "LT", "nonsense"))
-		out[2] = g.pick("0", "-1", "x", "2000000000", fmt.Sprint(100_000+1000*g.r.IntN(1_000_000))) // not beyond our longest life
+		out[2] = g.pick("0", "-1", "x", "2000000000", fmt.Sprint(100_000+1000*g.r.IntN(1_000_000))) // not beyond our longest TTL
 	}
 	return out
 }

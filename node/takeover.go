@@ -19,14 +19,14 @@ type asker struct {
 	parting *takeover // when the link has broken
 }
 
-// introduction is a slice that this node has taken over, until all nodes know; or
+// takeover is a slice that this node has taken over, until all nodes know; or
 // all keys, until a node whose link broke knows that.
 type takeover struct {
 	lease.Range
 	done chan struct{}
 }
 
-// parted takes that the link is broken over which another node asked to be told.
+// linkLost takes that the link is broken over which another node asked to be told.
 // It shall know of that before a write is acknowledged of which it is not told; a
 // node that cannot be reached is not waited for for long.
 func (t *tracking) linkLost(a *asker) *takeover {
@@ -106,7 +106,7 @@ func (t *tracking) holds(r lease.Range) bool {
 	}
 }
 
-// introduce works until nothing is pending.
+// announce works until nothing is pending.
 func (t *tracking) announce() {
 	for {
 		t.mu.Lock()
@@ -150,14 +150,14 @@ func (t *tracking) leave(all []*takeover) {
 	t.tell(t.local.TakeIf(within), cause{})
 }
 
-// introduced takes another node's introduction.
+// announced takes another node's takeover announcement.
 func (t *tracking) announced(ctx context.Context, frame []byte) []byte {
 	addr, all, err := decodeAcquired(frame)
 	if err != nil {
 		return append([]byte{answerError}, "ERR "+err.Error()...)
 	}
 	t.mu.Lock()
-	if len(t.known) > maxMembers { // of former lives
+	if len(t.known) > maxMembers { // of former incarnations
 		clear(t.known)
 	}
 	t.known[addr] = true
@@ -180,7 +180,7 @@ func (t *tracking) announced(ctx context.Context, frame []byte) []byte {
 	return []byte{answerDone}
 }
 
-// awaitIntroductions waits until everybody knows that this node owns the keys.
+// awaitTakeovers waits until everybody knows that this node owns the keys.
 func (t *tracking) awaitTakeovers(keys []string) {
 	t.mu.Lock()
 	awaited := slices.Clone(t.awaited)

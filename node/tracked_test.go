@@ -90,7 +90,7 @@ func TestEvictedKeysAreInvalid(t *testing.T) {
 	}
 }
 
-// Keys whose lives end are invalidated without anybody asking for them.
+// Keys whose TTLs pass are invalidated without anybody asking for them.
 func TestExpiredKeysAreInvalid(t *testing.T) {
 	p := start(t, func(c *Config) { c.Nodes = 3 })
 	w := dial(t, p.nodes[2].addr)

@@ -105,7 +105,7 @@ func (p *Process) heard() (out []string) {
 const insistPause = 5 * time.Millisecond
 
 // insist is call for what may be done more than once: again when the link breaks,
-// and, if the node surely lives, when it cannot be reached, until ctx ends.
+// and, if the node surely runs, when it cannot be reached, until ctx ends.
 func (p *peers) insist(ctx context.Context, addr string, frame []byte, lives bool) ([]byte, error) {
 	for {
 		b, err := p.call(ctx, addr, frame)

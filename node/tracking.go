@@ -127,7 +127,7 @@ func (n *Node) readsOf(j *job) (out [][]byte) {
 	return out
 }
 
-// read takes what was found: when the life of the key is over, it is invalid
+// read takes what was found: when the TTL of the key is over, it is invalid
 // without anybody writing.
 func (t *tracking) read(key []byte, e linear.Entry[string]) {
 	at := int64(0)
@@ -272,7 +272,7 @@ func (t *tracking) written(keys []string, by cause) *track.Ticket[*resp.Conn] {
 	return t.local.Take(keys...)
 }
 
-// errSettled ends an update that was only to wait its turn.
+// errDecided ends an update that was only to wait its turn.
 var errDecided = errors.New("node: settled")
 
 // doubtful tells everybody of keys whose write may have happened, or may yet: and
@@ -312,7 +312,7 @@ func (t *tracking) settle(keys []string) bool {
 	return false
 }
 
-// expire tells of keys whose lives are over, until the node closes.
+// expire tells of keys whose TTLs have passed, until the node closes.
 func (t *tracking) expire() {
 	tick := time.NewTicker(endsBeat)
 	defer tick.Stop()

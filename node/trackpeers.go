@@ -32,7 +32,7 @@ type peering struct {
 	handles []*shard.Handle        // what this node holds
 	apart   bool                   // the assigner does not know of us
 	working bool                   // somebody introduces
-	known   map[string]bool        // owners that have introduced themselves
+	known   map[string]bool        // owners that have announced themselves
 	lists   map[string]*sync.Mutex // one list of prefixes after the other, by address
 }
 
@@ -197,7 +197,7 @@ func (t *tracking) subscribe(ctx context.Context, addr string) bool {
 	t.mu.Lock()
 	one := t.lists[addr]
 	if one == nil {
-		if len(t.lists) > maxMembers { // of former lives
+		if len(t.lists) > maxMembers { // of former incarnations
 			clear(t.lists)
 		}
 		one = &sync.Mutex{}
@@ -274,7 +274,7 @@ func (t *tracking) seek(addr string) {
 }
 
 // sought reports whether an owner is still to be told, and ends the search if not.
-// Of one that has introduced itself the table may not know yet; but it must answer
+// Of one that has announced itself the table may not know yet; but it must answer
 // some time.
 func (t *tracking) sought(addr string, try int) bool {
 	owns := slices.ContainsFunc(t.n.shard.Table().Slices, func(r lease.Route) bool { return r.Addr == addr })

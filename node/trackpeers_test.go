@@ -165,7 +165,7 @@ func TestToldByTheNextOwner(t *testing.T) {
 	}
 }
 
-// A new owner does not acknowledge a write before it has introduced itself.
+// A new owner does not acknowledge a write before it has announced itself.
 func TestNotAcknowledgedBeforeAnnounced(t *testing.T) {
 	p := start(t, nil)
 	x := p.nodes[0].track
@@ -199,7 +199,7 @@ func TestNotAcknowledgedBeforeAnnounced(t *testing.T) {
 	}
 }
 
-// A node that stood still while an owner introduced itself has not been told of
+// A node that stood still while an owner announced itself has not been told of
 // what was written meanwhile: its followers forget what they keep. If it was known
 // to the owner, the owner has told it, or cut it off.
 func TestFollowersOfAStrangersKeys(t *testing.T) {
@@ -260,7 +260,7 @@ func TestNotAcknowledgedBeforeABreakIsKnown(t *testing.T) {
 	}
 }
 
-// introducing reports whether a node is still introducing itself.
+// announcing reports whether a node is still introducing itself.
 func (t *tracking) announcing() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

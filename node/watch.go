@@ -127,7 +127,7 @@ func (p *Process) nameOf(addr string) string {
 	return addr
 }
 
-// lookAtMembers finds out how the members are, and says what has changed.
+// watchMembers finds out how the members are, and says what has changed.
 func (p *Process) watchMembers(ctx context.Context, now time.Time) {
 	w := &p.watch
 	old := Membership{}

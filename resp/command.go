@@ -92,13 +92,13 @@ del -2 1 -1 1 generic 1.0.0 write | Removes keys.
 unlink -2 1 -1 1 generic 4.0.0 write,fast | Removes keys.
 exists -2 1 -1 1 generic 1.0.0 readonly,fast | Counts the keys that exist.
 type 2 1 1 1 generic 1.0.0 readonly,fast | Returns the type of a key.
-expire -3 1 1 1 generic 1.0.0 write,fast | Sets the life of a key in seconds.
-pexpire -3 1 1 1 generic 2.6.0 write,fast | Sets the life of a key in milliseconds.
+expire -3 1 1 1 generic 1.0.0 write,fast | Sets the TTL of a key in seconds.
+pexpire -3 1 1 1 generic 2.6.0 write,fast | Sets the TTL of a key in milliseconds.
 expireat -3 1 1 1 generic 1.2.0 write,fast | Sets when a key expires, in seconds since 1970.
 pexpireat -3 1 1 1 generic 2.6.0 write,fast | Sets when a key expires, in milliseconds since 1970.
 persist 2 1 1 1 generic 2.2.0 write,fast | Lets a key live for ever.
-ttl 2 1 1 1 generic 1.0.0 readonly,fast | Returns the remaining life of a key in seconds.
-pttl 2 1 1 1 generic 2.6.0 readonly,fast | Returns the remaining life of a key in milliseconds.
+ttl 2 1 1 1 generic 1.0.0 readonly,fast | Returns the remaining TTL of a key in seconds.
+pttl 2 1 1 1 generic 2.6.0 readonly,fast | Returns the remaining TTL of a key in milliseconds.
 expiretime 2 1 1 1 generic 7.0.0 readonly,fast | Returns when a key expires, in seconds since 1970.
 pexpiretime 2 1 1 1 generic 7.0.0 readonly,fast | Returns when a key expires, in milliseconds since 1970.
 touch -2 1 -1 1 generic 3.2.1 readonly,fast | Counts the keys that exist.

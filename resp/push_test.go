@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// desk is a toy whose wait lets pushes through, and says that it reads.
-type desk struct {
+// coordinator is a toy whose wait lets pushes through, and says that it reads.
+type slowToy struct {
 	*toy
 	reads bool
 }
 
-func (h *desk) Command(c *Conn, cmd *Command, args [][]byte, w *Writer) {
+func (h *slowToy) Command(c *Conn, cmd *Command, args [][]byte, w *Writer) {
 	if cmd.Name == "wait" {
 		if h.reads {
 			c.Reads()
@@ -24,10 +24,10 @@ func (h *desk) Command(c *Conn, cmd *Command, args [][]byte, w *Writer) {
 	h.toy.Command(c, cmd, args, w)
 }
 
-// open starts a server with a desk, and connects to it.
-func open(t *testing.T, reads bool, opt Options) (*desk, *Server, *peer) {
+// open starts a server with a coordinator, and connects to it.
+func open(t *testing.T, reads bool, opt Options) (*slowToy, *Server, *peer) {
 	t.Helper()
-	h := &desk{&toy{m: map[string]string{"k": "v"}, entered: make(chan struct{}), leave: make(chan struct{})}, reads}
+	h := &slowToy{&toy{m: map[string]string{"k": "v"}, entered: make(chan struct{}), leave: make(chan struct{})}, reads}
 	opt.Commands = append(DataCommands(), Command{Name: "wait", Arity: 1})
 	s := NewServer(h, opt)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -158,12 +158,12 @@ func (f *fleet) to(node string, deliver func()) {
 }
 
 func (f *fleet) node(name string) *Node { f.mu.Lock(); defer f.mu.Unlock(); return f.nodes[name] }
-func (f *fleet) desk() *Assigner        { f.mu.Lock(); defer f.mu.Unlock(); return f.assigner }
+func (f *fleet) current() *Assigner     { f.mu.Lock(); defer f.mu.Unlock(); return f.assigner }
 
 func (f *fleet) join(name string) {
 	w := &watched{held: map[lease.Gen]*Handle{}}
 	n := StartNode(NodeOptions{NodeOptions: lease.NodeOptions{Node: name, Addr: name, Host: name}, Beat: 200 * time.Millisecond, Watch: w,
-		Send: func(msg any) { go f.to(name, func() { f.desk().Deliver(msg) }) }})
+		Send: func(msg any) { go f.to(name, func() { f.current().Deliver(msg) }) }})
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.nodes[name], f.watched[name] = n, w

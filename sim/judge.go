@@ -42,9 +42,9 @@ const (
 	Get      Kind = iota // read
 	Put                  // write a value
 	Del                  // blind delete
-	Append               // decide from what is there: always writes
-	PutNX                // decide from what is there: write if absent
-	Transact             // decide from what is there, in a transaction of the caller's
+	Append               // decide from the stored value: always writes
+	PutNX                // decide from the stored value: write if absent
+	Transact             // decide from the stored value, in a transaction of the caller's
 	Layered              // read a version here and a value there
 )
 

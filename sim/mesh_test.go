@@ -12,9 +12,9 @@ var meshSeeds = []uint64{
 	881, 2520, // a write that is recalled depends on one that its session carries
 	1582,          // a snapshot of nothing is not the present where all that there was has been retired
 	6631,          // outside writes leave the journal of an asynchronous space before the store remembers them
-	6726,          // what is deleted past the cache is collected before every server has shown it
+	6726,          // what is deleted externally is collected before every server has shown it
 	5626,          // of many keys that may go, one too few goes
-	303, 461, 950, // a read past the servers finds a write of which the journal has let go, and with it of its causes
+	303, 461, 950, // a read past the servers finds a write of which the journal has truncated, and with it of its causes
 	1027, // a read past the servers finds that what it knows is deleted, and the deletion is collected
 	2577, // a server that another ring has left behind reads a journal that has forgotten a cause
 }

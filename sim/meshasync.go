@@ -183,12 +183,12 @@ func (s *meshStorm) flushed(out mesh.Flush) {
 	}
 }
 
-// retired reports whether the view of the day need not name an incarnation any more.
+// retired reports whether the current view need not name an incarnation any more.
 func (s *meshStorm) retired(o mesh.Incarnation) bool {
 	return s.view.Retired(o)
 }
 
-// bring lets a server find the log of an incarnation that is over, and another if that one ends
+// bring lets a server find the log of a departed incarnation, and another if that one ends
 // before all of it has been given back.
 func (s *meshStorm) bring(o mesh.Incarnation) {
 	r := s.rng("disks")

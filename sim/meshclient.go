@@ -254,7 +254,7 @@ func (s *meshStorm) fetch(call *meshCall, p *mesh.Past) {
 		items := c.session.TookPast(p)
 		s.log("%s reads %v past the servers: %v, and is %v", c.name, call.keys, items, c.session)
 		if len(c.session.Bare) > 0 {
-			s.sometimes("the journal has let go of what is read past the servers")
+			s.sometimes("the journal has truncated what is read past the servers")
 		}
 		s.saw(c, call, items)
 		s.think(c)

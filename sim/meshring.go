@@ -169,7 +169,7 @@ func (s *meshStorm) join() {
 	s.beg(n)
 }
 
-// beg asks for a snapshot, of whoever comes before in the ring of the day.
+// beg asks for a snapshot, of whoever comes before in the current ring.
 func (s *meshStorm) beg(n *meshNode) {
 	i := slices.Index(s.view.Ring, n.incarnation)
 	if n.m != nil || i < 0 {
@@ -235,7 +235,7 @@ func (s *meshStorm) stop(n *meshNode) {
 	}
 }
 
-// following is the view of the day with the next number.
+// following is the current view with the next number.
 func (s *meshStorm) following() mesh.View {
 	v := s.view
 	v.Number++

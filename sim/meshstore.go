@@ -22,7 +22,7 @@ type MeshStore struct {
 	external  map[string]mesh.Item
 	horizon   uint64
 	siblings  map[string][]*mesh.Write // the rows, if concurrent writes are kept
-	strange   mesh.Dot                 // the last of who writes past the cache and leaves a dot
+	strange   mesh.Dot                 // the last of who writes externally and leaves a dot
 	drawn     uint64                   // its time
 	merging
 }
@@ -79,13 +79,13 @@ func (s *MeshStore) compete(w *mesh.Write) {
 	}
 }
 
-// Outside writes a row past every cache, without a dot.
+// WriteExternally writes a row externally, without a dot.
 func (s *MeshStore) WriteExternally(key, value string, time uint64) {
 	s.external[key] = mesh.Item{Exists: true, Value: []byte(value), Stamp: mesh.Stamp{Time: time}}
 	s.rows[key] = mesh.Row{Item: s.external[key]}
 }
 
-// Trigger writes a row past every cache and leaves a dot, as a trigger of a database does.
+// Trigger writes a row externally and leaves a dot, as a trigger of a database does.
 func (s *MeshStore) Trigger(key, value string, now uint64) {
 	s.strange = mesh.Dot{Incarnation: mesh.External, N: s.strange.N + 1}
 	s.drawn = max(now, s.drawn, s.rows[key].Stamp.Time, s.horizon) + 1
@@ -124,7 +124,7 @@ func (s *MeshStore) Fetch(dots []mesh.Dot) (out []*mesh.Write) {
 	return out
 }
 
-// Forget drops an incarnation's journal up to a number.
+// Truncate drops an incarnation's journal up to a number.
 func (s *MeshStore) Truncate(o mesh.Incarnation, upto uint64) {
 	s.truncated[o] = max(s.truncated[o], upto)
 	maps.DeleteFunc(s.journal, func(d mesh.Dot, _ *mesh.Write) bool { return d.Incarnation == o && d.N <= upto })
@@ -148,7 +148,7 @@ func (s *MeshStore) Left() (settled mesh.Frontier, floor mesh.Stamp) {
 	return settled, floor
 }
 
-// Bury drops tombstones with a smaller time.
+// CollectTombstones drops tombstones with a smaller time.
 func (s *MeshStore) CollectTombstones(before uint64) {
 	s.horizon = max(s.horizon, before)
 	maps.DeleteFunc(s.rows, func(_ string, r mesh.Row) bool {

@@ -25,7 +25,7 @@ type MeshConfig struct {
 	External                      bool
 	Crashes, Suspects, Joins      int // how many
 	Concurrent                    bool
-	Triggers                      int // writes past the cache that leave a dot
+	Triggers                      int // writes externally that leave a dot
 	Async                         bool
 	Late                          int // how many times longer than usual it takes until a disk is back
 	Outages                       int // how often all servers crash at once
@@ -134,7 +134,7 @@ type meshCall struct {
 
 const mostMeshEvents = 1_000_000 // ten times what any seed has taken
 
-// RunMesh runs a storm to its end, and on until everything has settled.
+// RunMesh runs a storm to its end, and on until nothing is under way.
 func RunMesh(seed uint64, cfg MeshConfig, log bool) (res Result) {
 	s := &meshStorm{world: newWorld(seed), cfg: cfg, store: NewMeshStore(), open: map[mesh.Op]*meshCall{}, acted: map[string]bool{}, calls: cfg.Calls, logged: log}
 	s.res.Sometimes = map[string]int{}
@@ -202,7 +202,7 @@ func (s *meshStorm) begin() {
 		if !chance(r, 20) {
 			value = fmt.Sprint("outside", s.calls)
 		}
-		s.sometimes("a row is written past the cache")
+		s.sometimes("a row is written externally")
 		s.store.Trigger(s.key(r), value, uint64(s.now)/1000)
 	})
 	plan(s.cfg.Evictions, func(n *meshNode) { s.step(n, mesh.Evicted{Key: s.key(r)}) })
@@ -284,8 +284,8 @@ func RareMesh() (out []string) {
 	}
 	return append(out, "tombstones are collected", "a fork", "a join", "a client crashes", "a token is short", "a persist arrives late", "a load fails", "a connection breaks",
 		"a server crashes", "a server is suspected", "a server joins", "an incarnation is retired", "a journal is recovered", "a snapshot comes too late", "a transaction commits", "a transaction branches",
-		"concurrent writes are read", "a transaction reads concurrent writes", "a row is written past the cache",
-		"a log is found", "a log is released", "a claim is too late", "the store is read past the servers", "the journal has let go of what is read past the servers", "a batch arrives again", "a partial entry", "all servers crash")
+		"concurrent writes are read", "a transaction reads concurrent writes", "a row is written externally",
+		"a log is found", "a log is released", "a claim is too late", "the store is read past the servers", "the journal has truncated what is read past the servers", "a batch arrives again", "a partial entry", "all servers crash")
 }
 
 func (s *meshStorm) sometimes(what string) { s.res.Sometimes[what]++ }
@@ -333,7 +333,7 @@ func (s *meshStorm) perform(n *meshNode, out mesh.Output) {
 		s.replied(out)
 	case mesh.Event:
 		if in := slices.Contains(s.view.Ring, n.incarnation); out.Kind == mesh.FellBehind && in && n.m.View().Number == s.view.Number && !s.owed() {
-			s.fail(fmt.Errorf("server %d is behind a session, in the ring of the day", n.incarnation))
+			s.fail(fmt.Errorf("server %d is behind a session, in the current ring", n.incarnation))
 		}
 		s.sometimes(meshEvents[out.Kind])
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // Plan is all that is decided before a run: its sizes and rates, the calls that
-// clients make, and the misfortunes that strike. The same plan always runs the
+// clients make, and the faults that are injected. The same plan always runs the
 // same way; what remains of it when parts are taken out runs nearly so.
 type Plan struct {
 	Seed   uint64
@@ -46,7 +46,7 @@ type Call struct {
 	Deadline lease.Tick // 0 waits for ever
 }
 
-// Fault is one misfortune.
+// Fault is one fault.
 type Fault struct {
 	At, For lease.Tick
 	Kind    FaultKind
@@ -54,7 +54,7 @@ type Fault struct {
 	Key     string
 }
 
-// FaultKind is a kind of misfortune.
+// FaultKind is a kind of fault.
 type FaultKind uint8
 
 // The kinds.
@@ -164,8 +164,8 @@ func (p *Plan) calls(r *rand.Rand, gap lease.Tick) {
 	}
 	expiring, hurried, paired := r.IntN(3)*20, r.IntN(3)*20, r.IntN(2)*30
 	twins := rand.New(rand.NewPCG(p.Seed, 0x707574)) // apart: seeds that once failed keep their calls
-	loans := rand.New(rand.NewPCG(p.Seed, 0x6c6f616e))
-	lending := loans.IntN(2) * 40
+	locks := rand.New(rand.NewPCG(p.Seed, 0x6c6f616e))
+	lending := locks.IntN(2) * 40
 	layers := rand.New(rand.NewPCG(p.Seed, 0x6c61796572))
 	layering := layers.IntN(2) * 50
 	for t := lease.Tick(0); t < p.Config.Span && len(p.Calls) < 1500; t += spread(r, gap) {
@@ -187,10 +187,10 @@ func (p *Plan) calls(r *rand.Rand, gap lease.Tick) {
 		if c.Kind == Get && chance(layers, layering) {
 			c.Kind = Layered
 		}
-		if !c.Kind.reads() && chance(loans, lending) {
+		if !c.Kind.reads() && chance(locks, lending) {
 			c.Kind = Transact
-			another(loans)
-			another(loans)
+			another(locks)
+			another(locks)
 		}
 		if !c.Kind.reads() && c.Kind != Del && chance(r, expiring) {
 			c.TTL = ms * lease.Tick(100+r.IntN(5000))

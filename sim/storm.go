@@ -38,7 +38,7 @@ type storm struct {
 	logged     bool
 }
 
-// Run runs a plan to its end, and on until everything has settled. With log it
+// Run runs a plan to its end, and on until nothing is under way. With log it
 // writes down what happens.
 func Run(p Plan, log bool) (res Result) {
 	s := &storm{world: newWorld(p.Seed), plan: p, store: NewStore(), judge: NewJudge(), belief: map[string]string{}, open: map[int]*stormNode{}, values: map[string][]item{}, logged: log}
@@ -75,7 +75,7 @@ var eventNames = [clink.EventKinds]string{
 	clink.FillRefusedExpired: "R10 refuses a fill", clink.OutcomeUnknown: "a write gets no answer", clink.OutcomeProvenDone: "a write without answer is found",
 	clink.OutcomeProvenFailed: "a write without answer is proven to have failed", clink.OutcomeLeftUnknown: "a write is left unknown",
 	clink.GuardInstalled: "a guard is installed", clink.GuardRefused: "a guard comes too late", clink.GuardLost: "a SetGuard gets no answer",
-	clink.Mismatched: "the store refuses a write's guard", clink.Conflicted: "a row expires under an update", clink.Combined: "writes are combined", clink.Joined: "a read is shared", clink.Transferred: "an entry is inherited",
+	clink.Mismatched: "the store refuses a write's guard", clink.Conflicted: "a row expires under an update", clink.Combined: "writes are combined", clink.Joined: "a read is shared", clink.Transferred: "an entry is transferred",
 }
 
 var outcomeNames = [...]string{clink.Done: "answered: done", clink.NotOwner: "answered: not the owner", clink.NotSent: "answered: not sent",
@@ -86,14 +86,14 @@ var outcomeNames = [...]string{clink.Done: "answered: done", clink.NotOwner: "an
 func Rare() (out []string) {
 	out = append(out, eventNames[:]...)
 	for o, name := range outcomeNames {
-		if clink.Outcome(o) != clink.Rejected && clink.Outcome(o) != clink.Lapsed { // the simulated store refuses nothing; loans are counted below
+		if clink.Outcome(o) != clink.Rejected && clink.Outcome(o) != clink.Lapsed { // the simulated store refuses nothing; cross-owner writes are counted below
 			out = append(out, name)
 		}
 	}
 	return append(out, "a hit", "a caller gives up", "a lease lapses", "a lease is recalled", "a lease message is lost", "a node crashes with a write under way",
 		"a request arrives after it was given up", "a request to the store is lost", "an answer of the store is lost", "a SetGuard waits for a commit",
 		"a row expires", "an entry outlives a split", "an entry outlives its lease", "a drain completes", "leases are given up by who stops", "an operator moves a slice", "another leader is elected", "a deposed leader saves", "a save has no answer",
-		"a transaction has several owners", "a loan is not settled in time", "a message of a loan is lost", "the end of a transaction is not heard of",
+		"a transaction has several owners", "a locked write is not settled in time", "a message of a locked write is lost", "the end of a transaction is not heard of",
 		"a layered read is served by the value cache", "a layered read finds another version", "an operator replicates a key", "a node becomes primary", "a replica keeps an entry", "a value comes with finish",
 		"a hit at a replica", "a write waits for replicas", "a write is refused, for its group is over", "a message between members is lost", "a replica's lease lapses", "an owner finds out: 0", "an owner finds out: 2", "an owner finds out: 3")
 }
@@ -255,7 +255,7 @@ func (s *storm) answered(n *stormNode, r clink.Reply) {
 	s.fail(s.judge.Answered(id, r.Outcome, r.Row))
 }
 
-// strike lets a misfortune happen.
+// inject lets a fault happen.
 func (s *storm) inject(f Fault) {
 	s.log("%v: node %d, key %s, for %s", f.Kind, f.Node, f.Key, show(f.For))
 	n := s.nodes[f.Node]

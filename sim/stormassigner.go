@@ -20,7 +20,7 @@ type coordinator struct {
 	leadSpan  lease.Tick
 }
 
-// clerk is one assigner, through all its incarnations.
+// assignerProcess is one assigner, through all its incarnations.
 type assignerProcess struct {
 	coord        *coordinator
 	index        int
@@ -99,7 +99,7 @@ func (c *assignerProcess) beat() {
 	})
 }
 
-// campaign makes a clerk the leader if there is none, or lets its leadership
+// campaign makes a assigner the leader if there is none, or lets its leadership
 // last longer.
 func (d *coordinator) campaign(c *assignerProcess, incarnation int, term uint64) (uint64, []byte, bool) {
 	now := d.clock.read(d.s.now)
@@ -244,10 +244,10 @@ func copies(r interface{ IntN(int) int }) int {
 	return 1
 }
 
-// strike lets a misfortune of the assigners happen.
+// inject lets a fault of the assigners happen.
 func (d *coordinator) inject(f Fault) {
 	c := d.assigners[f.Node%len(d.assigners)]
-	for _, leader := range d.assigners { // half of them strike who leads
+	for _, leader := range d.assigners { // half of them are injected at the leader
 		if leader.machine.Leads(leader.now()) && f.Node%2 == 0 {
 			c = leader
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// borrower is a call that writes keys of several owners in a transaction of its own.
+// txCoordinator is a call that writes keys of several owners in a transaction of its own.
 type txCoordinator struct {
 	n           *stormNode
 	incarnation int
@@ -21,22 +21,22 @@ type txCoordinator struct {
 	heard       map[string]bool // which owners have answered Ask
 }
 
-// lend is a loan as its owner sees it.
+// keyLock is a cross-owner write as its owner sees it.
 type keyLock struct {
 	b        *txCoordinator
 	op       clink.Op
 	keys     []string
 	call     clink.Call // in flight; 0 if there is none
-	resolved bool       // the borrower has told, or the deadline has passed
+	resolved bool       // the coordinator has told, or the deadline has passed
 	ended    bool       // the machine has answered
 	outcome  crossowner.Outcome
-	finding  bool // the borrower waits to be told
-	returned bool // it was lent at all
+	finding  bool // the coordinator waits to be told
+	returned bool // it was locked at all
 }
 
 func (s *storm) patience() lease.Tick { return 3 * max(s.plan.Config.Timeout, 4*s.plan.Config.Delay) }
 
-// borrow begins a transaction.
+// beginTx begins a transaction.
 func (n *stormNode) beginTx(op clink.Op, c Call, value string) {
 	b := &txCoordinator{n: n, incarnation: n.incarnations, op: op, call: c, value: value, heard: map[string]bool{}}
 	binary.BigEndian.PutUint64(b.id[8:], uint64(op))
@@ -81,11 +81,11 @@ func (b *txCoordinator) perform(outs []crossowner.Output) {
 	}
 }
 
-// send carries something to the node of this name, if it still lives; it may be
+// send carries something to the node of this name, if it is still the same incarnation; it may be
 // lost, as when a link breaks.
 func (b *txCoordinator) send(owner string, do func(o *stormNode)) {
 	s := b.n.s
-	r := s.rng("loans of " + b.n.name)
+	r := s.rng("locks of " + b.n.name)
 	for _, o := range s.nodes {
 		if o.name == owner && !s.loses(b.n, o) {
 			o.later(spread(r, s.plan.Config.Delay), func() { do(o) })
@@ -93,7 +93,7 @@ func (b *txCoordinator) send(owner string, do func(o *stormNode)) {
 	}
 }
 
-// back carries an answer to the borrower.
+// back carries an answer to the coordinator.
 func (b *txCoordinator) back(from *stormNode, in func() crossowner.Input) {
 	s := b.n.s
 	if b.n.incarnations != b.incarnation || s.loses(from, b.n) {
@@ -104,13 +104,13 @@ func (b *txCoordinator) back(from *stormNode, in func() crossowner.Input) {
 
 func (s *storm) loses(a, b *stormNode) bool {
 	if a != b && s.now < max(a.muted, b.muted) && chance(s.rng("links"), 30) {
-		s.sometimes("a message of a loan is lost")
+		s.sometimes("a message of a locked write is lost")
 		return true
 	}
 	return false
 }
 
-// lend takes a borrower's request.
+// lockKeys takes a coordinator's request.
 func (n *stormNode) lockKeys(b *txCoordinator, keys []string) {
 	n.s.crossOwner++
 	l := &keyLock{b: b, op: clink.Op(1<<40 + n.s.crossOwner), keys: keys}
@@ -118,13 +118,13 @@ func (n *stormNode) lockKeys(b *txCoordinator, keys []string) {
 	n.locked(func() { n.step(clink.Lock{Op: l.op, ID: b.id, Keys: keys}) })
 }
 
-// lent: the keys are the borrower's until it tells, or the deadline.
+// keysLocked: the keys are the coordinator's until it tells, or the deadline.
 func (n *stormNode) keysLocked(out clink.Locked) {
 	l := n.locks[out.Op]
 	l.call, l.returned = out.Call, true
 	n.later(n.s.patience(), func() {
 		if !l.resolved {
-			n.s.sometimes("a loan is not settled in time")
+			n.s.sometimes("a locked write is not settled in time")
 			n.stored(l, clink.StatusUnknown)
 		}
 	})
@@ -147,7 +147,7 @@ func (n *stormNode) stored(l *keyLock, status clink.Status) {
 	}
 }
 
-// settleLoan takes what a borrower tells of its transaction.
+// resolveLock takes what a coordinator tells of its transaction.
 func (n *stormNode) resolveLock(b *txCoordinator, status crossowner.Status) {
 	for _, op := range sortedOps(n.locks) {
 		l := n.locks[op]
@@ -166,7 +166,7 @@ func (n *stormNode) resolveLock(b *txCoordinator, status crossowner.Status) {
 	}
 }
 
-// replied: the machine has answered a loan.
+// replied: the machine has answered a cross-owner write.
 func (n *stormNode) replied(l *keyLock, outcome clink.Outcome) {
 	l.ended = true
 	if !l.returned {
@@ -191,7 +191,7 @@ func (n *stormNode) tellFound(l *keyLock) {
 	}
 }
 
-// transact reads what is there, writes something decided from it, and commits if
+// transact reads the stored value, writes something decided from it, and commits if
 // the guards stand.
 func (s *storm) transact(b *txCoordinator, guards map[string]crossowner.Token) {
 	r, c := s.rng("transactions"), s.plan.Config

@@ -128,7 +128,7 @@ func (n *stormNode) locked(do func()) {
 }
 
 // carry carries out outputs in order, perhaps with pauses in between, during
-// which entries are served but no machine is stepped; then it lets go of the lock.
+// which entries are served but no machine is stepped; then it releases the lock.
 func (n *stormNode) carry(outs []func()) {
 	r := n.s.rng("lag " + n.name)
 	for i, out := range outs {

@@ -81,7 +81,7 @@ func (n *stormNode) revoke(out lease.Revoke) {
 	}
 }
 
-// ahead tells the primary's machine what the pod is about to hear of.
+// beforeStep tells the primary's machine what the pod is about to hear of.
 func (n *stormNode) beforeStep(in clink.Input) {
 	switch in := in.(type) {
 	case clink.Guarded:

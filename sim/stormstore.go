@@ -133,7 +133,7 @@ func (s *storm) apply(a *asked, out clink.Store, admitted int) {
 // clock is the store's.
 func (s *storm) clock() lease.Tick { return s.storec.read(s.now) }
 
-// expire tells the judge when a row's life ends.
+// expire tells the judge when a row's TTL ends.
 func (s *storm) expire(name string, st clink.Stamp) {
 	if st.TTL == 0 {
 		return

@@ -39,8 +39,8 @@ type Row struct {
 	Value   []byte        // never modified after it was returned
 	Version Version       // of the row, or of its absence
 	Writer  ID            // the write that left the row so; zero if forgotten
-	TTL     time.Duration // remaining life by the store's clock; 0 if it does not expire
-	Guard   Token         // the guard that stands over the key
+	TTL     time.Duration // remaining TTL by the store's clock; 0 if it does not expire
+	Guard   Token         // the guard that covers the key
 	Written time.Time     // when it was committed, by the wall clock; zero if forgotten
 }
 
@@ -50,10 +50,10 @@ const KeepTTL time.Duration = -1
 // Mutation changes one key.
 type Mutation struct {
 	Key    string
-	Guard  Token         // must equal the guard that stands over Key at commit
+	Guard  Token         // must equal the guard that covers Key at commit
 	Delete bool          // remove the row; Value and TTL are ignored
 	Value  []byte        // the store keeps no reference to it after Commit returned
-	TTL    time.Duration // 0: never expires; KeepTTL; else the life from commit on
+	TTL    time.Duration // 0: never expires; KeepTTL; else the TTL from commit on
 	Check  bool          // commit only if the key's version equals Expect
 	Expect Version       // see Check; zero means a key of which nothing is known
 }
@@ -68,7 +68,7 @@ type Stamp struct {
 // them. Any other error of Commit or SetGuard means that the outcome is
 // unknown, and that the call may still take effect later.
 var (
-	ErrGuardMismatch = errors.New("store: guard mismatch: another guard stands over the key; install a new guard and try again")
+	ErrGuardMismatch = errors.New("store: guard mismatch: another guard covers the key; install a new guard and try again")
 	ErrConflict      = errors.New("store: version conflict: the key has changed; read it again and decide anew")
 	ErrLayoutChanged = errors.New("store: layout changed: the range is not inside one tablet; read the split points again")
 	ErrFull          = errors.New("store: full: the write was refused; free space or raise the limit, reads go on")

@@ -239,7 +239,7 @@ func TestTheGoneMakeRoom(t *testing.T) {
 	}
 }
 
-// Of keys whose lives are over a thousand are taken at once, the first to end first, and it
+// Of keys whose TTLs have passed a thousand are taken at once, the first to end first, and it
 // is said whether there are more.
 func TestManyLivesEnd(t *testing.T) {
 	for _, count := range []int{999, 1000, 1001, 2000, 2001} {

@@ -55,8 +55,8 @@ type entry[C comparable] struct {
 	who  []C
 	set  map[C]struct{} // the same, once there are more than few
 	via  any            // through what the key was read; nil if it matters not
-	end  int64          // when the key's life is over; 0 if it does not end
-	heap int            // its place among those whose lives end
+	end  int64          // when the key's TTL has passed; 0 if it does not end
+	heap int            // its place among those whose TTLs pass
 }
 
 // New returns an empty table.
@@ -156,7 +156,7 @@ func (t *Table[C]) prune(e *entry[C]) {
 	}
 }
 
-// Ends sets when the life of a key that is remembered is over.
+// Ends sets when the TTL of a key that is remembered is over.
 func (t *Table[C]) Ends(key string, at int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -280,7 +280,7 @@ func (t *Table[C]) TakeIf(fits func(key string, via any) bool) (out *Ticket[C]) 
 	return out
 }
 
-// TakeEnded takes some of the keys whose lives are over at now, and says whether
+// TakeEnded takes some of the keys whose TTLs have passed at now, and says whether
 // there are more.
 func (t *Table[C]) TakeEnded(now int64) (out *Ticket[C], more bool) {
 	const some = 1000
@@ -359,7 +359,7 @@ func (t *Table[C]) Counts() (keys, prefixes int, evicted uint64) {
 	return len(t.keys), len(t.prefixes), t.evicted
 }
 
-// ends orders keys by when their lives are over.
+// ends orders keys by when their TTLs have passed.
 type ends[C comparable] []*entry[C]
 
 func (h ends[C]) Len() int           { return len(h) }

@@ -17,30 +17,30 @@ import (
 //
 // Two things make reads stale, and both are how it is commonly done: a read that has
 // loaded a row may set it after the write that overtook it has deleted the key, which
-// lasts until the row's life is over; and other instances hear of a delete only some
+// lasts until the row's TTL has passed; and other instances hear of a delete only some
 // time after the write was acknowledged.
 type Aside struct {
 	rows   Rows
 	client rueidis.Client
 	prefix string
-	life   time.Duration
+	ttl    time.Duration
 }
 
 // NewAside returns an instance with so much memory, beside the redis-server at addr,
 // where rows live so long and all names begin with prefix.
-func NewAside(rows Rows, addr, prefix string, bytes int, life time.Duration) (*Aside, error) {
+func NewAside(rows Rows, addr, prefix string, bytes int, ttl time.Duration) (*Aside, error) {
 	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, CacheSizeEachConn: bytes})
 	if err != nil {
 		return nil, fmt.Errorf("baseline: redis-server: %w", err)
 	}
-	return &Aside{rows, c, prefix, life}, nil
+	return &Aside{rows, c, prefix, ttl}, nil
 }
 
 // Get implements System. A hit is one that needs nothing from the database.
 func (s *Aside) Get(ctx context.Context, keys []string, out []Reading) error {
 	asks := make([]rueidis.CacheableTTL, len(keys))
 	for i, k := range keys {
-		asks[i] = rueidis.CT(s.client.B().Get().Key(s.prefix+k).Cache(), s.life)
+		asks[i] = rueidis.CT(s.client.B().Get().Key(s.prefix+k).Cache(), s.ttl)
 	}
 	found := make(map[string]Row, len(keys))
 	for i, r := range s.client.DoMultiCache(ctx, asks...) {
@@ -53,7 +53,7 @@ func (s *Aside) Get(ctx context.Context, keys []string, out []Reading) error {
 	}
 	var sets rueidis.Commands
 	err := throughMap(ctx, s.rows, keys, out, func(key string) (Row, bool) { r, ok := found[key]; return r, ok }, func(key string, r Row) {
-		sets = append(sets, s.client.B().Set().Key(s.prefix+key).Value(pack(r)).Px(s.life).Build())
+		sets = append(sets, s.client.B().Set().Key(s.prefix+key).Value(pack(r)).Px(s.ttl).Build())
 	})
 	for _, r := range s.client.DoMulti(ctx, sets...) {
 		if err := r.Error(); err != nil {

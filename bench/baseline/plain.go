@@ -30,10 +30,10 @@ func (Storage) Close() error { return nil }
 
 // newMap is a map bounded by bytes, the one that linear stands on, so that the maps
 // make no difference.
-func newMap(bytes int64, life time.Duration) (*otter.Cache[string, Row], error) {
+func newMap(bytes int64, ttl time.Duration) (*otter.Cache[string, Row], error) {
 	opt := otter.Options[string, Row]{MaximumWeight: uint64(bytes), Weigher: func(k string, r Row) uint32 { return uint32(len(k) + len(r.Value)) }}
-	if life > 0 {
-		opt.ExpiryCalculator = otter.ExpiryWriting[string, Row](life)
+	if ttl > 0 {
+		opt.ExpiryCalculator = otter.ExpiryWriting[string, Row](ttl)
 	}
 	m, err := otter.New(&opt)
 	if err != nil {
@@ -101,8 +101,8 @@ type TTL struct {
 }
 
 // NewTTL returns an instance with so much memory, whose rows live so long.
-func NewTTL(rows Rows, bytes int64, life time.Duration) (*TTL, error) {
-	kept, err := newMap(bytes, life)
+func NewTTL(rows Rows, bytes int64, ttl time.Duration) (*TTL, error) {
+	kept, err := newMap(bytes, ttl)
 	return &TTL{rows: rows, kept: kept}, err
 }
 

@@ -144,7 +144,7 @@ func (r *Recorded) Write(ctx context.Context, key, value string) error {
 // Move goes to another server, as Flow does.
 func (r *Recorded) Move(to int) error { return r.f.Move(to) }
 
-// Beside runs functions beside each other, each in a fork at a server of its own, and
+// Siblings runs functions beside each other, each in a fork at a server of its own, and
 // joins them.
 func (r *Recorded) Siblings(places []int, body func(i int, f *Recorded) error) error {
 	forks, errs := make([]*Recorded, len(places)), make([]error, len(places))

@@ -17,7 +17,7 @@ const hydroPeriod = 100 * time.Millisecond
 //
 // The conservative one asks all servers, before a workflow runs, what they have of the
 // keys that it declares, makes a cut of that and tells all servers: two round trips. The
-// optimistic one reads what is there, looks between functions whether that is a cut,
+// optimistic one reads the stored values, looks between functions whether that is a cut,
 // asks servers where the workflow has been for what is too old here, and begins again if
 // that does not help. What every server has had for two periods is no dependency any
 // more: that is the collection of garbage that its authors do by a protocol of its own.

@@ -53,7 +53,7 @@ func (j *journaled) Persist(ctx context.Context, w journal.Write) error {
 	return j.Journal.Persist(ctx, w)
 }
 
-// Forget lets the journal drop writes.
+// Truncate lets the journal drop writes.
 func (j *journaled) Truncate(ctx context.Context, incarnation uint32, upto uint64) error {
 	err := j.Journal.Truncate(ctx, incarnation, upto)
 	if err != nil {

@@ -194,7 +194,7 @@ func told(feed []byte) (out []setting) {
 	return out
 }
 
-// trim lets go of the feed up to a commit.
+// trim releases the feed up to a commit.
 func (r *rows) trim(upto uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

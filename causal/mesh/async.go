@@ -15,11 +15,11 @@ type drain struct {
 	done     bool   // it never will be
 	flush    Flush  // the one under way, or the last
 	number   uint64 // of it
-	external uint64 // what came past the cache and is remembered by the store, up to this number
+	external uint64 // external writes and is remembered by the store, up to this number
 	returns  []found
 }
 
-// found is the log of an incarnation that is over, which is given back.
+// found is the log of a departed incarnation, which is given back.
 type found struct {
 	incarnation Incarnation
 	todo        []*Write // not on the ring yet
@@ -56,7 +56,7 @@ func (s *Server) alone(carried []*Write) (out []*Write) {
 	return out
 }
 
-// free lets go of what is kept beside absent keys for a write that is durable by now (A5).
+// free releases what is kept beside absent keys for a write that is durable by now (A5).
 func (s *Server) free(w *Write) {
 	if !s.opt.Async {
 		return
@@ -164,7 +164,7 @@ func (s *Server) flushed(in Flushed, out []Output) []Output {
 	return out
 }
 
-// returned begins to give back the log of an incarnation that is over (A8).
+// returned begins to give back the log of a departed incarnation (A8).
 func (s *Server) returned(in Returned, out []Output) []Output {
 	d := &s.draining
 	if s.expelled || slices.ContainsFunc(d.returns, func(f found) bool { return f.incarnation == in.Incarnation }) {

@@ -36,7 +36,7 @@ func BenchmarkPut(b *testing.B) {
 	value := []byte("12345678")
 	round := func() {
 		out = s.Step(0, Beat{}, out[:0])
-		s.Step(0, Received{out[len(out)-1].(Send).Message}, nil) // it may have asked what came past the cache first
+		s.Step(0, Received{out[len(out)-1].(Send).Message}, nil) // it may have asked external writes first
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {

@@ -145,7 +145,7 @@ func (s *Server) evict(k *key) {
 	s.bytes -= k.bytes
 }
 
-// pin keeps a key, and what is shown of it, until it is let go.
+// pin keeps a key, and what is shown of it, until it is released.
 func (s *Server) pin(name string) *key {
 	k := s.cache[name]
 	if k == nil {

@@ -38,7 +38,7 @@ func (s *Server) Check() {
 	own := s.durable.Upto(s.opt.Incarnation)
 	must(s.number-own <= uint64(s.opt.Window), "%d own writes are not durable, more than %d", s.number-own, s.opt.Window)
 	// M16: an incarnation's window may have moved on by one before others hear of it. What readers
-	// find of Outside is not asked to wait.
+	// find of External is not asked to wait.
 	must(len(s.log)-len(r.Only(External).Missing(s.durable, nil)) <= 2*s.opt.Window*(len(s.view.Ring)+len(s.view.Departed)), "the log has %d writes", len(s.log))
 	must(!s.misnamed, "a write was told by its name that was not received")
 	pinned, weight, free := 0, 0, 0
@@ -107,7 +107,7 @@ func (s *Server) Durable() Frontier { return s.durable }
 // Owes is how many own writes are not known to be in the store.
 func (s *Server) Owes() uint64 { return s.number - s.durable.Upto(s.opt.Incarnation) }
 
-// Over reports whether this incarnation was ended: nothing more becomes of what it owes.
+// Expelled reports whether this incarnation was ended: nothing more becomes of what it owes.
 func (s *Server) Expelled() bool { return s.expelled }
 
 // Holds is the newest stamp that memory has of a key, and whether that may not be all and

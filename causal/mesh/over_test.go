@@ -90,7 +90,7 @@ func TestNothingWhenItIsOver(t *testing.T) {
 }
 
 // A stability round that does not come back is sent again after a while, and not before.
-func TestLapsThatAreLost(t *testing.T) {
+func TestStabilityRoundsThatAreLost(t *testing.T) {
 	s := after(t, false)
 	rounds := func() (n int) {
 		for _, out := range s.Step(1, Beat{}, nil) {
@@ -155,7 +155,7 @@ func TestLow(t *testing.T) {
 	}
 }
 
-// What is written past the cache is asked for once at a time, and only as much of it is taken as there is room for (M16).
+// What is written externally is asked for once at a time, and only as much of it is taken as there is room for (M16).
 func TestPolls(t *testing.T) {
 	heavy := func(n uint64) *Write {
 		return &Write{Dot: Dot{Incarnation: External, N: n}, Stamp: Stamp{Time: n, Incarnation: External}, Muts: []Mut{{Key: "k", Value: make([]byte, 1000)}}}

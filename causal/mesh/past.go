@@ -51,7 +51,7 @@ func (p *Past) Fetched(writes []*Write) {
 	for _, w := range writes {
 		p.r.Visible = p.r.Visible.Union(w.Deps)
 	}
-	for _, d := range asked { // M21: the journal has let go of the rest, and with it of their causes
+	for _, d := range asked { // M21: the journal has truncated the rest, and with it of their causes
 		if !p.known(d) {
 			p.bare = append(p.bare, d)
 		}

@@ -16,7 +16,7 @@ type wait struct {
 // load is a row that is asked for, and what must be known of it before it can be told.
 type load struct {
 	key    *key   // none for a Recall
-	rescue uint64 // the view that asks for incarnations that are over; 0 for readers
+	rescue uint64 // the view that asks for departed incarnations; 0 for readers
 	row    Row
 	asked  []Dot
 	got    []*Write // from the journal
@@ -289,7 +289,7 @@ func (s *Server) finish(w *wait, out []Output) []Output {
 	} else if len(items) > 0 {
 		r.Item = items[0]
 	}
-	return s.truncate(w, s.answer(r, out))
+	return s.unpinAll(w, s.answer(r, out))
 }
 
 // extras are what an operation carries away, causes first.
@@ -299,8 +299,8 @@ func (s *Server) extras(w *wait) []*Write {
 	return slices.CompactFunc(extras, func(a, b *Write) bool { return a.Dot == b.Dot })
 }
 
-// letGo unpins what an operation has waited for.
-func (s *Server) truncate(w *wait, out []Output) []Output {
+// unpinAll releases what an operation has waited for.
+func (s *Server) unpinAll(w *wait, out []Output) []Output {
 	if w.waited {
 		s.waiting--
 	}

@@ -22,7 +22,7 @@ func (s *Server) inject(w *Write, out []Output) []Output {
 	return s.forward(s.opt.Incarnation, w, append(out, Event{Injected}))
 }
 
-// pass sends a write on to the successor, or shows it if it has been everywhere.
+// forward sends a write on to the successor, or shows it if it has been everywhere.
 // Without a connection the log keeps it (M17).
 func (s *Server) forward(head Incarnation, w *Write, out []Output) []Output {
 	return s.goOn(head, w, Chain{s.view.Number, head, w}, out)
@@ -73,7 +73,7 @@ func (s *Server) named(m Named, as Message, out []Output) []Output {
 	return s.goOn(m.Dot.Incarnation, s.hidden[m.Dot], as, out)
 }
 
-// greeted hears from the successor what it has, and sends what it lacks, in order. That
+// resynced hears from the successor what it has, and sends what it lacks, in order. That
 // goes without a head: it is unknown how far it came before (M17).
 func (s *Server) resynced(m Resync, out []Output) []Output {
 	if m.View != s.view.Number || s.expelled {
@@ -162,10 +162,10 @@ func (s *Server) low() uint64 {
 	return low
 }
 
-// Settled is the number up to which everybody is known to have received this incarnation's writes.
+// Truncated is the number up to which everybody is known to have received this incarnation's writes.
 func (s *Server) Truncated() uint64 { return s.stable.Upto(s.opt.Incarnation) }
 
-// settled hears what everybody has received: it may be shown, and need not be kept
+// becameStable hears what everybody has received: it may be shown, and need not be kept
 // for anybody (M14).
 func (s *Server) becameStable(stable Frontier, out []Output) []Output {
 	if stable.Within(s.stable) {
@@ -173,13 +173,13 @@ func (s *Server) becameStable(stable Frontier, out []Output) []Output {
 	}
 	s.integrate(stable) // what a server has received is closed under causes
 	s.stable = stable
-	if s.opt.Async { // what was written past the cache is in the rows
+	if s.opt.Async { // external writes is in the rows
 		return s.flush(s.becameDurable(stable.Only(External), out))
 	}
 	return s.becameDurable(stable, out)
 }
 
-// hardened hears what is in the rows, and stable: it need not be kept for anybody (M14, A7).
+// becameDurable hears what is in the rows, and stable: it need not be kept for anybody (M14, A7).
 func (s *Server) becameDurable(durable Frontier, out []Output) []Output {
 	if durable.Within(s.durable) {
 		return out

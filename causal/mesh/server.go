@@ -4,14 +4,14 @@ import "slices"
 
 // Options of a Server.
 type Options struct {
-	// Self is this incarnation of the server.
+	// Incarnation is this incarnation of the server.
 	Incarnation Incarnation
 	// View is the ring it begins in.
 	View View
 	// Floor is the largest stamp that the store held when this incarnation began, if the
 	// server begins with nothing.
 	Floor Stamp
-	// Settled is what the journals of former incarnations have forgotten, by the store, if the
+	// Truncated is what the journals of former incarnations have forgotten, by the store, if the
 	// server begins a ring.
 	Truncated Frontier
 	// Copy is what a server begins with that joins behind another.
@@ -29,14 +29,14 @@ type Options struct {
 	Keys, Bytes int
 	// Waits bounds the operations that wait for rows. Default 4096.
 	Waits int
-	// Ahead bounds how far the times that a session brings may exceed the clock, and what this
+	// MaxAhead bounds how far the times that a session brings may exceed the clock, and what this
 	// server has seen, in microseconds. Default an hour.
 	MaxAhead uint64
 	// Concurrent keeps every write of a key until one replaces it that was made in sight of
 	// it, for whoever merges them (S1). Default: the larger stamp wins.
 	Concurrent bool
 	// Async: writes are acknowledged when this server's log has them, and brought into the
-	// store later (A1 to A9). Settled is then what the store says was merged. Default:
+	// store later (A1 to A9). Truncated is then what the store says was merged. Default:
 	// the store has them first.
 	Async bool
 	// Batch bounds the writes that are merged at once, if Async. Default 256.
@@ -72,8 +72,8 @@ type Server struct {
 	owing    map[uint64]int // what each own write takes that is not known to be durable
 	owed     int            // all of them
 
-	polling   bool          // what Outside has written was asked for
-	salvaging bool          // the journals of incarnations that are over were asked for
+	polling   bool          // what External has written was asked for
+	salvaging bool          // the journals of departed incarnations were asked for
 	salvaged  []Incarnation // incarnations of which the journal is on the ring
 	circling  int           // beats since a stability round went off that has not come back
 	missing   []Dot         // memory for integrate

@@ -54,7 +54,7 @@ func (s *Session) Took(r Reply, keys ...string) []Item {
 	return out
 }
 
-// hears lets go of what a server says is retired: it has been shown everywhere (V5).
+// hears releases what a server says is retired: it has been shown everywhere (V5).
 func (s *Session) hears(v *View) {
 	switch {
 	case v == nil:
@@ -72,7 +72,7 @@ func (s *Session) Knows(d Dot) bool {
 	return s.Deps.Covers(d) || slices.Contains(s.Bare, d) || slices.ContainsFunc(s.Carried, func(w *Write) bool { return w.Dot == d })
 }
 
-// carry takes writes to those that are carried, and lets go of what is visible.
+// carry takes writes to those that are carried, and releases what is visible.
 func (s *Session) carry(writes ...*Write) {
 	if len(s.Carried)+len(writes) == 0 {
 		return

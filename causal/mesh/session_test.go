@@ -81,7 +81,7 @@ func TestSessionsJoin(t *testing.T) {
 	}
 }
 
-// A session takes what it is told, and lets go of what is retired; a refusal tells it nothing.
+// A session takes what it is told, and releases what is retired; a refusal tells it nothing.
 func TestSessionsTake(t *testing.T) {
 	w := &Write{Dot: Dot{Incarnation: 7, N: 1}, Stamp: Stamp{Time: 9, Incarnation: 7}, Muts: []Mut{{Key: "k", Value: []byte("v")}}}
 	view := &View{Ring: []Incarnation{1}, Departed: []Incarnation{2}, Newest: 9}

@@ -11,7 +11,7 @@ func (w *Write) to(name string) *Mut {
 }
 
 // replaces reports whether a write of a key was made in sight of another one (S1). What
-// came past every cache saw nothing: there the stamps decide.
+// came from outside saw nothing: there the stamps decide.
 func (w *Write) replaces(name string, o *Write) bool {
 	if w.Dot == (Dot{}) || o.Dot == (Dot{}) {
 		return o.Stamp.Less(w.Stamp)
@@ -40,7 +40,7 @@ func join(name string, set []*Write, w *Write) []*Write {
 	return slices.Insert(out, i, w)
 }
 
-// among is the item of a key that holds a set of writes: its stamp is at least low, and
+// siblings is the item of a key that holds a set of writes: its stamp is at least low, and
 // its value that of the largest one that is not a deletion.
 func siblings(name string, set []*Write, low Stamp) Item {
 	it := Item{Stamp: low, Siblings: set}
@@ -55,7 +55,7 @@ func siblings(name string, set []*Write, low Stamp) Item {
 	return it
 }
 
-// Of is the item of a key with all of Among, in whichever order they came.
+// Of is the item of a key with all Siblings, in whichever order they came.
 func (it Item) Of(name string) Item {
 	var set []*Write
 	for _, w := range it.Siblings {
@@ -75,7 +75,7 @@ func (it Item) Dots() (out []Dot) {
 	return out
 }
 
-// mix lets a write that has become visible join those of its key. A key that is not in
+// mergeInto lets a write that has become visible join those of its key. A key that is not in
 // memory waits for the next miss: the store has what it would have to join (S2).
 func (s *Server) mergeInto(m Mut, w *Write) {
 	k := s.cache[m.Key]
@@ -105,7 +105,7 @@ func (s *Server) mergeInto(m Mut, w *Write) {
 	}
 }
 
-// blend takes the row of a key that was asked for. What of it is visible joins what has
+// mergeRow takes the row of a key that was asked for. What of it is visible joins what has
 // become visible since, but for what was replaced since (S3); and if all of it is visible,
 // the key is known (M12).
 func (s *Server) mergeRow(k *key, row Row) {

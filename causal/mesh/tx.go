@@ -106,7 +106,7 @@ func (s *Server) looked(w *wait, out []Output) []Output {
 		extras := s.extras(w)
 		for _, seen := range in.Seen {
 			if s.changed(in, seen, overlay(s.cache[seen.Key].Item, seen.Key, extras)) {
-				return s.truncate(w, append(out, Event{Aborted}, Reply{Op: w.op, Outcome: Stale}))
+				return s.unpinAll(w, append(out, Event{Aborted}, Reply{Op: w.op, Outcome: Stale}))
 			}
 		}
 		for _, x := range extras {
@@ -118,7 +118,7 @@ func (s *Server) looked(w *wait, out []Output) []Output {
 		r := Reply{Op: w.op, Items: items[len(items)-len(in.Keys):], Carried: extras, At: Snap{s.visible.share(), s.view}}
 		out = s.answer(r, append(out, Event{Extended}))
 	}
-	return s.truncate(w, out)
+	return s.unpinAll(w, out)
 }
 
 // retain keeps a former value of a key, among those above its base: below it some are not

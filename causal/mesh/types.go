@@ -15,7 +15,7 @@ type (
 	Frontier    = dot.Frontier
 )
 
-// Outside is the incarnation of whoever writes past the cache to a store that gives them dots: no
+// External is the incarnation of whoever writes externally to a store that gives them dots: no
 // server's, and never over.
 const External Incarnation = math.MaxUint32
 
@@ -48,7 +48,7 @@ type Mut struct {
 	Key    string
 	Value  []byte
 	Delete bool
-	// Over are the writes of the key that it replaces, where concurrent writes are kept: those
+	// Supersedes are the writes of the key that it replaces, where concurrent writes are kept: those
 	// that were in sight of who made it (S1). Beside says that they are; the server sets it.
 	Supersedes []Dot
 	Siblings   bool
@@ -69,7 +69,7 @@ type Item struct {
 	Exists bool
 	Value  []byte
 	Stamp  Stamp
-	// Among are, where concurrent writes are kept, those that nobody has replaced, deletions
+	// Siblings are, where concurrent writes are kept, those that nobody has replaced, deletions
 	// too, by stamp. The rest is that of the largest one, and of the largest one that is no
 	// deletion.
 	Siblings []*Write
@@ -77,12 +77,12 @@ type Item struct {
 
 // Row is the state of a key as the store returned it. A tombstone is a row that
 // does not exist and has a stamp. Where there is no row, the time of the stamp is that of
-// the latest Bury, and everything else is zero: a tombstone may have stood there (M15). Who
-// writes past the cache leaves no dot.
+// the latest CollectTombstones, and everything else is zero: a tombstone may have stood there (M15). Who
+// writes externally leaves no dot.
 //
-// Where concurrent writes are kept they are in Among, each with no more than what it does
-// to the key, and without a Dot if it came past the cache; the time of the stamp is then
-// that of the latest Bury in any case.
+// Where concurrent writes are kept they are in Siblings, each with no more than what it does
+// to the key, and without a Dot if it came from outside; the time of the stamp is then
+// that of the latest CollectTombstones in any case.
 type Row struct {
 	Item
 	Dot Dot
@@ -92,7 +92,7 @@ type Row struct {
 type View struct {
 	Number   uint64
 	Ring     []Incarnation
-	Departed []Incarnation // incarnations that are over and not retired
+	Departed []Incarnation // departed incarnations and not retired
 	Newest   Incarnation   // the largest number of an incarnation so far
 }
 
@@ -159,14 +159,14 @@ type Recall struct {
 	Carried []*Write
 }
 
-// Loaded answers Load with OK or Lost.
+// Loaded answers Load with OK or StatusUnknown.
 type Loaded struct {
 	Call   Call
 	Row    Row
 	Status Status
 }
 
-// Fetched answers Fetch with OK and what the journal has of the dots, or Lost.
+// Fetched answers Fetch with OK and what the journal has of the dots, or StatusUnknown.
 type Fetched struct {
 	Call   Call
 	Writes []*Write
@@ -193,7 +193,7 @@ type Asked struct {
 	View uint64
 }
 
-// Recovered answers Recover with OK and all that the journal has of the incarnations, or Lost. In
+// Recovered answers Recover with OK and all that the journal has of the incarnations, or StatusUnknown. In
 // an asynchronous space it says whose logs have been given back, or given up (A8).
 type Recovered struct {
 	View   uint64
@@ -203,7 +203,7 @@ type Recovered struct {
 }
 
 // Claimed answers Claim with OK and the set of all that has been merged, Fenced if a later
-// view has claimed, or Lost.
+// view has claimed, or StatusUnknown.
 type Claimed struct {
 	Call    Call
 	Durable Frontier
@@ -222,7 +222,7 @@ type Polled struct {
 	Writes []*Write
 }
 
-// Returned: the log of an incarnation that is over has been found. Nothing is added to it any more.
+// Returned: the log of a departed incarnation has been found. Nothing is added to it any more.
 type Returned struct {
 	Incarnation Incarnation
 	Writes      []*Write
@@ -281,7 +281,7 @@ type Named struct {
 // String is the message for people.
 func (m Named) String() string { return fmt.Sprintf("%v by its name", m.Dot) }
 
-// Lap goes round to find out what everybody has received.
+// StabilityRound goes round to find out what everybody has received.
 type StabilityRound struct {
 	View   uint64
 	Seen   Frontier // received by the first server when it went off
@@ -291,7 +291,7 @@ type StabilityRound struct {
 	Durable Frontier // in the store, if the space is asynchronous
 }
 
-// Greeting tells the predecessor what need not be sent.
+// Resync tells the predecessor what need not be sent.
 type Resync struct {
 	View     uint64
 	Received Frontier
@@ -367,14 +367,14 @@ type Flush struct {
 // the rows; then the log can go.
 type Release struct{ Incarnation Incarnation }
 
-// Forget lets the journal drop an incarnation's writes up to a number. The store
+// Truncate lets the journal drop an incarnation's writes up to a number. The store
 // remembers that number: no late Persist of them may take effect.
 type Truncate struct {
 	Incarnation Incarnation
 	Upto        uint64
 }
 
-// Recover asks for the writes of incarnations that are over. Once their leases have ended, so that
+// Recover asks for the writes of departed incarnations. Once their leases have ended, so that
 // they answer nobody, and the store has been told to refuse every Persist of theirs from
 // then on, the journal is read.
 type Recover struct {
@@ -382,7 +382,7 @@ type Recover struct {
 	Incarnations []Incarnation
 }
 
-// Poll asks for what the journal of Outside has after a number, some of it or all. The
+// Poll asks for what the journal of External has after a number, some of it or all. The
 // answer may take its time.
 type Poll struct{ View, After uint64 }
 
@@ -390,7 +390,7 @@ type Poll struct{ View, After uint64 }
 // next view need not name it.
 type Retire struct{ Incarnation Incarnation }
 
-// Bury lets the store drop tombstones with a smaller time, but for those of Outside that it
+// CollectTombstones lets the store drop tombstones with a smaller time, but for those of External that it
 // was not told to forget (M19). It remembers that time, from before it drops anything: see
 // Row.
 type CollectTombstones struct{ Before uint64 }

@@ -23,7 +23,7 @@ func (s *Server) viewed(v View, out []Output) []Output {
 	return s.giveBack(out)
 }
 
-// salvage looks after the writes of incarnations that are over, as the first server of a ring does,
+// salvage looks after the writes of departed incarnations, as the first server of a ring does,
 // whether it has just come or not (V3).
 func (s *Server) salvage(out []Output) []Output {
 	if s.salvaging || len(s.view.Departed) == 0 {
@@ -37,7 +37,7 @@ func (s *Server) salvage(out []Output) []Output {
 	return append(out, Recover{s.view.Number, s.view.Departed})
 }
 
-// recovered puts the journal of incarnations that are over onto the ring, causes first: each in
+// recovered puts the journal of departed incarnations onto the ring, causes first: each in
 // the order of its stamp, and before it what it names one by one, wherever that was made.
 func (s *Server) recovered(in Recovered, out []Output) []Output {
 	switch {
@@ -83,7 +83,7 @@ func (s *Server) rescue(l *load, out []Output) []Output {
 	return out
 }
 
-// poll asks what was written past the cache, as the first server of a ring does: that goes
+// poll asks external writes, as the first server of a ring does: that goes
 // round from here as if a client had brought it (M19).
 func (s *Server) poll(out []Output) []Output {
 	n := s.received.Upto(External)
@@ -110,7 +110,7 @@ func (s *Server) polled(in Polled, out []Output) []Output {
 	return out
 }
 
-// foreign is what the log has of writes that came past the cache.
+// foreign is what the log has of writes that came from outside.
 func (s *Server) foreign() (n int) {
 	for _, w := range s.log {
 		if w.Dot.Incarnation == External {

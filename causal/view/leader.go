@@ -13,7 +13,7 @@ type Place struct {
 	Incarnation uint32
 	Name        string // unique for ever
 	Addr        string // where the others reach it
-	Host        string // the process it lives in
+	Host        string // the process that it runs in
 }
 
 // View is a ring.
@@ -102,7 +102,7 @@ type Save struct {
 	View View
 }
 
-// NewKeeper returns a leader that does not lead.
+// NewLeader returns a leader that does not lead.
 func NewLeader(opt Options) *Leader {
 	if opt.Length <= 0 {
 		opt.Length = 10e9
@@ -190,7 +190,7 @@ func (k *Leader) Renewed(now lease.Tick, in Renew) (g Grant, saves []Save, ok bo
 	return g, saves, true
 }
 
-// newestLife is the largest number that an incarnation may have: the one above is for what is written past the caches.
+// maxIncarnation is the largest number that an incarnation may have: the one above is for external writes.
 const maxIncarnation = math.MaxUint32 - 1
 
 // older reports whether somebody knows of what this leader, or a predecessor whose state it has, never decided: the

@@ -99,7 +99,7 @@ func (m *Member) Place() int {
 // Until is when the lease ends: before it the server may serve.
 func (m *Member) Until() lease.Tick { return m.until }
 
-// Ended is when an incarnation that is lost surely answers nobody any more (K7). Not ok means that
+// Ended is when a departed incarnation surely answers nobody any more (K7). Not ok means that
 // it is not known to be lost, or how long leases are.
 func (m *Member) Ended(incarnation uint32) (at lease.Tick, ok bool) {
 	heard, ok := m.departed[incarnation]

@@ -230,7 +230,7 @@ func TestStatesAreRestored(t *testing.T) {
 			m.Leave()
 		}
 		last := p.member()
-		for range 20 { // the ring of the day ends, and somebody begins anew
+		for range 20 { // the current ring ends, and somebody begins anew
 			for _, m := range append(members, last) {
 				p.ask(m, true)
 			}

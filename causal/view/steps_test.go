@@ -10,7 +10,7 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// desk is a leader that leads, and a coordinator that stores at once.
+// leading is a leader that leads, and a coordinator that stores at once.
 type leading struct {
 	*Leader
 	t *testing.T

@@ -28,7 +28,7 @@ func damages(b []byte) (out [][]byte) {
 	return append(out, append(bytes.Clone(b), 0), nil)
 }
 
-// besideWrite is a write of a space that keeps concurrent ones.
+// siblingWrite is a write of a space that keeps concurrent ones.
 func siblingWrite() *Write {
 	return &Write{Dot: Dot{Incarnation: 1, N: 3}, Stamp: Stamp{Time: 7, Incarnation: 1}, Muts: []Mut{{Key: "k", Value: []byte("v"), Siblings: true, Supersedes: []Dot{{Incarnation: 2, N: 1}}}, {Key: "l", Delete: true, Siblings: true}}}
 }

@@ -16,7 +16,7 @@ import (
 // ErrFormat is what decoding returns for what no encoder of this version has made.
 var ErrFormat = errors.New("causal: the encoding is damaged or of another version; both sides must run compatible releases")
 
-// The first byte of every encoding. A write that came past every cache is encoded by the
+// The first byte of every encoding. A write that came from outside is encoded by the
 // store's trigger, in words that a database has.
 const (
 	externalVersion = 0
@@ -34,7 +34,7 @@ type Stream struct {
 // The kinds of messages.
 const (
 	chainKind byte = iota + 1
-	lapKind
+	roundKind
 	resyncKind
 	snapshotKind
 	namedKind
@@ -54,7 +54,7 @@ func (s *Stream) Append(b []byte, m mesh.Message) []byte {
 		b = binary.AppendUvarint(append(b, namedKind), m.View)
 		return binary.AppendUvarint(binary.AppendUvarint(b, uint64(m.Dot.Incarnation)), m.Dot.N)
 	case mesh.StabilityRound:
-		b = binary.AppendUvarint(append(b, lapKind), m.View)
+		b = binary.AppendUvarint(append(b, roundKind), m.View)
 		b = dot.AppendFrontier(dot.AppendFrontier(b, m.Seen), m.Stable)
 		return dot.AppendFrontier(binary.AppendUvarint(b, m.Low), m.Durable)
 	case mesh.Resync:
@@ -92,7 +92,7 @@ func (s *Stream) Decode(b []byte) (mesh.Message, error) {
 		s.last, m = deps, c
 	case namedKind:
 		m = mesh.Named{View: r.Uint(), Dot: r.Dot()}
-	case lapKind:
+	case roundKind:
 		m = mesh.StabilityRound{View: r.Uint(), Seen: r.Frontier(), Stable: r.Frontier(), Low: r.Uint(), Durable: r.Frontier()}
 	case resyncKind:
 		m = mesh.Resync{View: r.Uint(), Received: r.Frontier()}
@@ -139,7 +139,7 @@ func DecodeWrite(b []byte) (*mesh.Write, error) {
 	return w, nil
 }
 
-// outside decodes what a trigger has left of a write: number, time, key behind its length,
+// external decodes what a trigger has left of a write: number, time, key behind its length,
 // and value behind a byte that says whether there is one.
 func external(b []byte) (*mesh.Write, error) {
 	const head = 1 + 8 + 8 + 4

@@ -40,7 +40,7 @@ import (
 )
 
 // ErrLostData means that etcd no longer holds what this process knows it held: nobody
-// may lead from what is there.
+// may lead from the stored state.
 var ErrLostData = errors.New("etcd: data was lost: stop all freshet processes of the cluster, run freshet migrate --adopt, and start them again; until then no slice changes hands")
 
 // Options configure a Coordinator. Endpoints and Addr are required.

@@ -3,7 +3,7 @@
 //
 // A [Handler] is a slog.Handler. Its level, and whether it writes text or JSON, can be
 // changed while it is in use. The events are those of the catalogue; a line of another
-// origin has the event "message".
+// such source has the event "message".
 package eventlog
 
 import (

@@ -243,10 +243,10 @@ func receiver(d *ast.FuncDecl) string {
 	return fmt.Sprint(e)
 }
 
-// Every numbered rule of a protocol's doc.go is cited where it is kept, and in
-// DESIGN.md beside it, where a reader finds its story and its mutant.
+// Every numbered rule of a protocol's doc.go says what goes wrong without it, and is cited
+// where it is kept, and in DESIGN.md beside it, where a reader finds its story and its mutant.
 func TestRulesAreCited(t *testing.T) {
-	rule := regexp.MustCompile(`(?m)^//\s+([A-Z]\d+)\s`)
+	rule := regexp.MustCompile(`^//\t([A-Z]\d+)\. `)
 	all := files(t)
 	for _, p := range protocols {
 		design, err := os.ReadFile(filepath.Join(root, p, "DESIGN.md"))
@@ -263,11 +263,16 @@ func TestRulesAreCited(t *testing.T) {
 				code += f.text
 			}
 		}
-		rules := rule.FindAllStringSubmatch(doc, -1)
-		if len(rules) == 0 {
-			t.Errorf("%s/doc.go numbers no rules", p)
-		}
-		for _, r := range rules {
+		rules := 0
+		for text := range strings.SplitSeq(doc, "\n//\n") {
+			r := rule.FindStringSubmatch(text)
+			if r == nil {
+				continue
+			}
+			rules++
+			if !strings.Contains(strings.ReplaceAll(text, "\n//\t", " "), " Why: ") {
+				t.Errorf("%s/doc.go: rule %s does not say, after Why:, what goes wrong without it", p, r[1])
+			}
 			cited := regexp.MustCompile(`\b` + r[1] + `\b`)
 			if !cited.MatchString(code) {
 				t.Errorf("%s: rule %s is cited nowhere in the code", p, r[1])
@@ -275,6 +280,9 @@ func TestRulesAreCited(t *testing.T) {
 			if !cited.Match(design) {
 				t.Errorf("%s/DESIGN.md does not mention rule %s", p, r[1])
 			}
+		}
+		if rules == 0 {
+			t.Errorf("%s/doc.go numbers no rules", p)
 		}
 	}
 }

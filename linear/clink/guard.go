@@ -18,7 +18,7 @@ type piece struct {
 	token  Token            // in force if guarded
 	single map[string]Token // in force instead for these keys
 
-	after   lease.Gen       // whose entries may be inherited; 0 if no more
+	after   lease.Gen       // whose entries may be transferred; 0 if no more
 	written map[string]bool // keys that were sent in this period, while they may
 }
 
@@ -94,7 +94,7 @@ func (p *Pod) acquired(now lease.Tick, in Acquired, out []Output) []Output {
 }
 
 // carve is the part r of a piece. What is not yet guarded starts over; what may be
-// inherited stays as it is, for the keys are held all along (R21).
+// transferred stays as it is, for the keys are held all along (R21).
 func (p *Pod) carve(pc *piece, r lease.Range, gen lease.Gen) *piece {
 	part := &piece{rng: r, gen: gen, state: cutting, after: pc.after}
 	for k := range pc.written {

@@ -120,10 +120,10 @@ func (b *batch) ids() (out []Op) {
 	return out
 }
 
-// String shows a token by the life and the number it was made of.
+// String shows a token by the incarnation and the number it was made of.
 func (t Token) String() string { return show(t) }
 
-// String shows an id by the life and the number it was made of.
+// String shows an id by the incarnation and the number it was made of.
 func (id ID) String() string { return show(id) }
 
 func show(b [16]byte) string {

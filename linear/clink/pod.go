@@ -10,7 +10,7 @@ import (
 
 // Options of a Pod.
 type Options struct {
-	// Life is unique to this life of the node for ever; tokens and write ids are
+	// Incarnation is unique to this incarnation of the node for ever; tokens and write ids are
 	// made of it and a counter.
 	Incarnation uint64
 	// Drift bounds how much the node's clock may run fast or slow, in millionths.
@@ -18,7 +18,7 @@ type Options struct {
 	Drift int64
 	// Queue bounds the writes waiting for one key. Default 4096.
 	Queue int
-	// Tags says that the store's reads return the guard that stands over the key.
+	// Tags says that the store's reads return the guard that covers the key.
 	Tags bool
 	// Entry looks up what was kept last under a key and not dropped since; it may
 	// have forgotten it. It must not change anything.
@@ -217,7 +217,7 @@ func (p *Pod) entry(key string) (Keep, bool) {
 	return p.opt.Entry(key)
 }
 
-// draw returns the next number of this life.
+// draw returns the next number of this incarnation.
 func (p *Pod) draw() uint64 {
 	p.drawn++
 	return p.drawn
@@ -241,11 +241,11 @@ func (p *Pod) expiry(sent, ttl lease.Tick) lease.Tick {
 	if ttl <= 0 {
 		return 0
 	}
-	ttl = min(ttl, 1<<62) // about 146 years: what lives longer must not overflow the clock
+	ttl = min(ttl, 1<<62) // about 146 years: a longer TTL must not overflow the clock
 	return max(1, sent+ttl-(ttl/1e6+1)*lease.Tick(2*p.opt.Drift))
 }
 
-// Left is the life a row has left when it must no longer be served from until on:
+// Left is the TTL that a row has left when it must no longer be served from until on:
 // a little more than until that, for until was shortened by the drift bound.
 func Left(now, until lease.Tick, drift int64) lease.Tick {
 	left := max(1, until-now)

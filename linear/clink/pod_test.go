@@ -42,7 +42,7 @@ func TestDefaultsOfPods(t *testing.T) {
 	}
 }
 
-// An entry is served before its lease is over and before its life is, to the tick.
+// An entry is served before its lease is over and before its TTL is, to the tick.
 func TestServesToTheTick(t *testing.T) {
 	for _, c := range []struct {
 		now, leased, until lease.Tick
@@ -62,14 +62,14 @@ func TestServesToTheTick(t *testing.T) {
 	}
 }
 
-// Generations and tokens of a life are all different, and from another life's.
+// Generations and tokens of a TTL are all different, and from another TTL's.
 func TestNamesAreNeverRepeated(t *testing.T) {
 	seen := map[[16]byte]bool{}
-	for life := range uint64(3) {
-		p := NewPod(Options{Incarnation: life << 56})
+	for incarnation := range uint64(3) {
+		p := NewPod(Options{Incarnation: incarnation << 56})
 		for range 300 {
 			if n := p.name(); seen[n] || n == [16]byte{} {
-				t.Fatalf("life %d: %x", life, n)
+				t.Fatalf("incarnation %d: %x", incarnation, n)
 			} else {
 				seen[n] = true
 			}
@@ -107,7 +107,7 @@ func TestAcquiredOverWhatIsHeld(t *testing.T) {
 						t.Fatalf("%v over %v at %d: %s is in %+v (%d)", s, r, now, key, pc, i)
 					}
 					if pc != nil && want == 2 && (pc.after == 9) != (pc.state != guarded) {
-						t.Fatalf("%v over %v at %d: %s may inherit from %d", s, r, now, key, pc.after)
+						t.Fatalf("%v over %v at %d: %s may take over from %d", s, r, now, key, pc.after)
 					}
 				}
 				tags, asked := 0, 0
@@ -222,7 +222,7 @@ func TestOffersAreBounded(t *testing.T) {
 			n--
 		}
 		if len(kept) != n || slices.Contains(kept, "k00") != first || !slices.Contains(kept, "k63") || p.offers.bytes != 0 || len(p.offers.list) != 0 {
-			t.Errorf("%d bytes too many: %d are inherited, the oldest %v; %d bytes wait", extra, len(kept), slices.Contains(kept, "k00"), p.offers.bytes)
+			t.Errorf("%d bytes too many: %d are transferred, the oldest %v; %d bytes wait", extra, len(kept), slices.Contains(kept, "k00"), p.offers.bytes)
 		}
 	}
 }
@@ -268,22 +268,22 @@ func TestWhatRowsProve(t *testing.T) {
 		after lease.Tick // since it was first sent
 		want  Status
 	}{
-		"its own":                               {Mut{}, true, Row{}, Row{Exists: true, Writer: id(mine)}, 5, OK},
-		"its own absence":                       {Mut{Delete: true}, false, there, Row{Writer: id(mine)}, 5, OK},
-		"another's":                             {Mut{}, true, Row{}, Row{Exists: true, Writer: id(other)}, 5, Refused},
-		"nothing":                               {Mut{}, true, Row{}, Row{}, 5, Refused},
-		"a delete, and it is there":             {Mut{Delete: true}, true, Row{}, there, 5, Refused},
-		"a blind delete, and it is not":         {Mut{Delete: true}, true, Row{}, Row{Writer: id(other)}, 5, OK},
-		"a delete, and another's absence":       {Mut{Delete: true}, false, there, Row{Writer: id(other)}, 5, Refused},
-		"a delete of a row, forgotten":          {Mut{Delete: true}, false, there, Row{}, 5, OK},
-		"a delete of one that expires":          {Mut{Delete: true}, false, Row{Exists: true, TTL: 1}, Row{}, 5, StatusUnknown},
-		"a delete of nothing":                   {Mut{Delete: true}, false, Row{}, Row{}, 5, Refused},
-		"a short life, and it is there":         {Mut{TTL: 1}, true, Row{}, there, 5, Refused},
-		"a life that is not over":               {Mut{TTL: 5000}, true, Row{}, Row{}, 4995, Refused},
-		"a life that may be over":               {Mut{TTL: 5000}, true, Row{}, Row{}, 4996, StatusUnknown},
-		"a life kept":                           {Mut{TTL: KeepTTL}, false, there, Row{}, 5, StatusUnknown},
-		"a life kept, and another's row":        {Mut{TTL: KeepTTL}, false, there, there, 5, Refused},
-		"a life kept by a delete, which is not": {Mut{Delete: true, TTL: KeepTTL}, false, Row{}, Row{}, 5, Refused},
+		"its own":                              {Mut{}, true, Row{}, Row{Exists: true, Writer: id(mine)}, 5, OK},
+		"its own absence":                      {Mut{Delete: true}, false, there, Row{Writer: id(mine)}, 5, OK},
+		"another's":                            {Mut{}, true, Row{}, Row{Exists: true, Writer: id(other)}, 5, Refused},
+		"nothing":                              {Mut{}, true, Row{}, Row{}, 5, Refused},
+		"a delete, and it is there":            {Mut{Delete: true}, true, Row{}, there, 5, Refused},
+		"a blind delete, and it is not":        {Mut{Delete: true}, true, Row{}, Row{Writer: id(other)}, 5, OK},
+		"a delete, and another's absence":      {Mut{Delete: true}, false, there, Row{Writer: id(other)}, 5, Refused},
+		"a delete of a row, forgotten":         {Mut{Delete: true}, false, there, Row{}, 5, OK},
+		"a delete of one that expires":         {Mut{Delete: true}, false, Row{Exists: true, TTL: 1}, Row{}, 5, StatusUnknown},
+		"a delete of nothing":                  {Mut{Delete: true}, false, Row{}, Row{}, 5, Refused},
+		"a short TTL, and it is there":         {Mut{TTL: 1}, true, Row{}, there, 5, Refused},
+		"a TTL that is not over":               {Mut{TTL: 5000}, true, Row{}, Row{}, 4995, Refused},
+		"a TTL that may be over":               {Mut{TTL: 5000}, true, Row{}, Row{}, 4996, StatusUnknown},
+		"a TTL kept":                           {Mut{TTL: KeepTTL}, false, there, Row{}, 5, StatusUnknown},
+		"a TTL kept, and another's row":        {Mut{TTL: KeepTTL}, false, there, there, 5, Refused},
+		"a TTL kept by a delete, which is not": {Mut{Delete: true, TTL: KeepTTL}, false, Row{}, Row{}, 5, Refused},
 	} {
 		c.m.Key = "k"
 		b := &batch{id: id(mine), keys: []string{"a", "k"}, muts: []Mut{c.m}, blind: c.blind, rows: []Row{{}, c.was}, found: []Row{{Exists: true}, c.found}, first: 1000}

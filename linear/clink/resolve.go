@@ -104,7 +104,7 @@ func (p *Pod) resume(now lease.Tick, b *batch, out []Output) []Output {
 	return out
 }
 
-// unsettled begins to find out what became of a batch that had no answer.
+// unresolved begins to find out what became of a batch that had no answer.
 func (p *Pod) unresolved(now lease.Tick, b *batch, out []Output) []Output {
 	b.state, b.tries = fencing, 0
 	b.found, b.fenced = make([]Row, len(b.keys)), make([]bool, len(b.keys))
@@ -217,7 +217,7 @@ func (b *batch) proof(now lease.Tick) Status {
 	}
 	for _, m := range b.muts {
 		i := b.at(m.Key)
-		row, life := b.found[i], now-b.first
+		row, age := b.found[i], now-b.first
 		switch {
 		case row.Exists: // whatever we had written would stand there instead
 		case m.Delete && b.blind: // it is true, and need not have been ours
@@ -227,7 +227,7 @@ func (b *batch) proof(now lease.Tick) Status {
 		case m.Delete && row.Writer == (ID{}) && b.rows[i].Exists:
 			return StatusUnknown
 		case m.Delete || m.TTL == 0:
-		case m.TTL == KeepTTL || life+life>>10 >= m.TTL: // R18
+		case m.TTL == KeepTTL || age+age>>10 >= m.TTL: // R18
 			return StatusUnknown
 		}
 	}

@@ -148,7 +148,7 @@ func (s *story) input(t *testing.T, d *datadriven.TestData) Input {
 		return Write{Op: op, Muts: []Mut{{Key: arg(t, d, "key"), Delete: true}}}
 	case "update":
 		return Update{Op: op, Keys: list(t, d, "keys")}
-	case "lend":
+	case "lock":
 		id := ID{15: byte(200 + op)}
 		s.name("t", id)
 		return Lock{Op: op, ID: id, Keys: list(t, d, "keys")}
@@ -232,7 +232,7 @@ func (s *story) perform(out Output) string {
 		s.ask("stored", out.Muts[0].Key, out.Call, len(out.Muts))
 		return fmt.Sprintf("%s as %v", text, s.name("w", out.ID))
 	case Locked:
-		text := fmt.Sprintf("lend to op %d:", out.Op)
+		text := fmt.Sprintf("lock to op %d:", out.Op)
 		for _, g := range out.Guards {
 			text += " under " + s.name("g", g)
 		}
@@ -274,7 +274,7 @@ func attempt(try int) string {
 
 var eventNames = [EventKinds]string{"a fill refused: no guard", "a fill refused: overlap", "a fill refused: lease", "a fill refused: expired",
 	"an unknown outcome", "proven done", "proven failed", "left unknown", "a guard installed", "a guard refused", "a guard lost", "a mismatch",
-	"a conflict", "a write combined", "a read joined", "an entry inherited"}
+	"a conflict", "a write combined", "a read joined", "an entry transferred"}
 
 func replyText(r Reply) string {
 	what := [...]string{"done", "not the owner", "not sent", "rejected", "failed", "unknown", "busy", "lapsed"}[r.Outcome]

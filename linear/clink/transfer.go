@@ -15,7 +15,7 @@ type offers struct {
 const (
 	maxOffers     = 64 << 20 // bytes that wait for their guard
 	offerOverhead = 128
-	maxWritten    = 4096 // keys written in a period before nothing more is inherited
+	maxWritten    = 4096 // keys written in a period before nothing more is transferred
 )
 
 // offered takes an entry of the last owner (R19), now or when its guard stands.
@@ -32,7 +32,7 @@ func (p *Pod) offered(now lease.Tick, in Offered, out []Output) []Output {
 
 func (o Offered) size() int { return len(o.Key) + len(o.Row.Value) + offerOverhead }
 
-// inherit takes what was offered for a piece whose guard has just been
+// transfer takes what was offered for a piece whose guard has just been
 // installed. Offers that this node can do nothing with any more are forgotten:
 // those of generations that are older than what it holds.
 func (p *Pod) transfer(now lease.Tick, pc *piece, out []Output) []Output {

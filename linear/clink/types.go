@@ -20,8 +20,8 @@ type Row struct {
 	Value   []byte
 	Version uint64
 	Writer  ID
-	TTL     lease.Tick // remaining life when the store answered; 0 does not expire
-	Guard   Token      // the guard that stood over the key
+	TTL     lease.Tick // remaining TTL when the store answered; 0 does not expire
+	Guard   Token      // the guard that covered the key
 }
 
 // KeepTTL as the TTL of a Mut keeps the deadline the row has.
@@ -95,7 +95,7 @@ type Extended struct {
 // is acknowledged.
 type Revoked struct{ Gen lease.Gen }
 
-// Splits answers ReadSplits with the store's boundaries; Status is OK or Lost.
+// Splits answers ReadSplits with the store's boundaries; Status is OK or StatusUnknown.
 type Splits struct {
 	Call   Call
 	Points []string
@@ -114,7 +114,7 @@ type Read struct {
 	Key string
 }
 
-// Loaded answers Load with OK or Lost.
+// Loaded answers Load with OK or StatusUnknown.
 type Loaded struct {
 	Call   Call
 	Row    Row
@@ -135,7 +135,7 @@ type Update struct {
 	Keys []string
 }
 
-// Lend: a caller wants to write Keys in a transaction of its own, which marks their
+// Lock: a caller wants to write Keys in a transaction of its own, which marks their
 // rows with ID, whatever else it does. Keys are sorted and differ; nobody else ever
 // uses ID.
 type Lock struct {
@@ -151,7 +151,7 @@ type Evaluated struct {
 	Muts []Mut
 }
 
-// Stored answers Store, with Stamps as the Muts were, or Lent, with any.
+// Stored answers Store, with Stamps as the Muts were, or Locked, with any.
 type Stored struct {
 	Call   Call
 	Status Status
@@ -225,15 +225,15 @@ type Store struct {
 	Muts []Mut
 }
 
-// Lent lets the caller of a Lend write its keys, each only under its guard. It is
+// Locked lets the caller of a Lock write its keys, each only under its guard. It is
 // answered when the caller's transaction has ended, or at a deadline with Lost.
 type Locked struct {
 	Call   Call
 	Op     Op
-	Guards []Token // as the Lend's Keys
+	Guards []Token // as the Lock's Keys
 }
 
-// Keep puts an entry in place of what is there. It may be served while its
+// Keep puts an entry in place of the present one. It may be served while its
 // lease Gen holds and, if Until is not 0, before Until.
 type Keep struct {
 	Key   string

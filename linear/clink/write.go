@@ -6,7 +6,7 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// batch is what is at the head of its keys' queues: one update, one loan, one blind
+// batch is what is at the head of its keys' queues: one update, one cross-owner write, one blind
 // write to several keys, or blind writes to one key that are sent as one.
 type batch struct {
 	id     ID
@@ -197,7 +197,7 @@ func (p *Pod) holdsAll(now lease.Tick, b *batch) bool {
 // stored takes the answer to a Store.
 func (p *Pod) stored(now lease.Tick, in Stored, out []Output) []Output {
 	b, ok := p.calls[in.Call].(*batch)
-	if !ok { // an attempt that was given up: its outcome is settled otherwise
+	if !ok { // an attempt that was given up: its outcome is decided otherwise
 		return out
 	}
 	delete(p.calls, in.Call)
@@ -304,7 +304,7 @@ func (p *Pod) disown(now lease.Tick, b *batch, out []Output) []Output {
 	return p.finish(now, b, Reply{Outcome: NotOwner}, out)
 }
 
-// letGo lets those keys of a batch go on whose lease is over. Where it lasts,
+// release lets those keys of a batch go on whose lease is over. Where it lasts,
 // the batch may still commit, so nothing overtakes it there (R12).
 func (p *Pod) release(now lease.Tick, b *batch, out []Output) []Output {
 	for i, name := range b.keys {

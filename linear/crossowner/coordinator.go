@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Token is a guard that an owner lends a key under.
+// Token is a guard that an owner locks a key under.
 type Token [16]byte
 
 // Status is what became of the transaction.
@@ -14,7 +14,7 @@ type Status uint8
 // The statuses.
 const (
 	OK            Status = iota // it was committed
-	Mismatch                    // it was not and will not be: another guard stood over a key
+	Mismatch                    // it was not and will not be: another guard covered a key
 	Refused                     // it was not and will not be, for another reason
 	StatusUnknown               // unknown: it may have been, or may still be
 )
@@ -33,16 +33,16 @@ const (
 // Input is something that has happened.
 type Input interface{ input() }
 
-// Lent answers Ask: the keys are ours to write, each under its guard.
+// Locked answers Ask: the keys are ours to write, each under its guard.
 type Locked struct {
 	Owner  string
 	Guards []Token // as the Ask's Keys
 }
 
-// Denied answers Ask: the owner does not lend, or does not answer.
+// Denied answers Ask: the owner does not lock, or does not answer.
 type Denied struct {
 	Owner string
-	Sure  bool // it has not lent anything
+	Sure  bool // it has not locked anything
 }
 
 // Ran answers Run.
@@ -66,13 +66,13 @@ func (GivenUp) input() {}
 // Output is something to be done, in order.
 type Output interface{ output() }
 
-// Ask asks an owner to lend keys, which are sorted.
+// Lock asks an owner to lock keys, which are sorted.
 type Lock struct {
 	Owner string
 	Keys  []string
 }
 
-// Run begins the transaction; it commits only if these guards stand over their keys.
+// Run begins the transaction; it commits only if these guards cover their keys.
 // It is answered within a time that the owners know.
 type Run struct{ Guards map[string]Token }
 
@@ -91,7 +91,7 @@ func (Run) output()    {}
 func (Settle) output() {}
 func (Reply) output()  {}
 
-// Borrower is one attempt at one transaction. It is not safe for concurrent use.
+// Coordinator is one attempt at one transaction. It is not safe for concurrent use.
 type Coordinator struct {
 	keys   map[string][]string // by owner
 	owners []string            // in the order they are asked (B1)
@@ -110,7 +110,7 @@ const (
 	ended
 )
 
-// New returns a borrower of keys, which are sorted, by their owners, and what it does
+// New returns a coordinator of keys, which are sorted, by their owners, and what it does
 // first. There must be a key.
 func New(keys map[string][]string) (*Coordinator, []Output) {
 	b := &Coordinator{keys: keys, owners: slices.Sorted(maps.Keys(keys)), guards: map[string]Token{}, open: map[string]bool{}}
@@ -138,7 +138,7 @@ func (b *Coordinator) Step(in Input, out []Output) []Output {
 		return b.end(Again, Refused, out)
 	case GivenUp:
 		switch b.state {
-		case asking: // what was asked last may be lent on the way (B3)
+		case asking: // what was asked last may be locked on the way (B3)
 			return b.end(Again, Refused, out)
 		case finding:
 			return b.reply(Unknown, out)
@@ -152,7 +152,7 @@ func (b *Coordinator) Step(in Input, out []Output) []Output {
 	case Found:
 		return b.found(in, out)
 	}
-	panic("loan: unknown input")
+	panic("lock: unknown input")
 }
 
 // next asks the next owner (B1), or begins (B2).

@@ -10,13 +10,13 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// TestStories runs testdata/*.txt: what happens to a borrower, and what it asks for.
+// TestStories runs testdata/*.txt: what happens to a coordinator, and what it asks for.
 func TestStories(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		var b *Coordinator
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			var outs []Output
-			if d.Cmd == "borrow" {
+			if d.Cmd == "lock" {
 				keys := map[string][]string{}
 				for _, a := range d.CmdArgs {
 					keys[a.Key] = a.Vals
@@ -34,7 +34,7 @@ func input(t *testing.T, d *datadriven.TestData, b *Coordinator) Input {
 	var owner string
 	d.MaybeScanArgs(t, "owner", &owner)
 	switch d.Cmd {
-	case "lent":
+	case "locked":
 		in := Locked{Owner: owner}
 		for i := range b.keys[owner] {
 			in.Guards = append(in.Guards, Token{owner[0], 15: byte(i)})
@@ -83,11 +83,11 @@ func text(outs []Output) string {
 	return b.String()
 }
 
-// Two borrowers that want the same owners, in whatever order their keys come, never
+// Two coordinators that want the same owners, in whatever order their keys come, never
 // hold what the other waits for (B1).
 func TestNobodyWaitsInACircle(t *testing.T) {
 	for range 100 {
-		holder := map[string]int{} // which borrower has an owner
+		holder := map[string]int{} // which coordinator has an owner
 		waits := map[string]int{}
 		var queue []Lock
 		var who []int

@@ -26,7 +26,7 @@ type Item struct {
 	Version uint64
 	Exists  bool
 	Value   string
-	TTL     time.Duration // remaining life; 0 if it does not expire
+	TTL     time.Duration // remaining TTL; 0 if it does not expire
 }
 
 // Versions is the version service, over the source of truth. Local and Remote make one.
@@ -264,7 +264,7 @@ const (
 // ErrItem means that what the value cache holds is not an item.
 var ErrItem = errors.New("layered: not an item of a layered cache")
 
-// Append appends an item as the value cache keeps it, without its life.
+// Append appends an item as the value cache keeps it, without its TTL.
 func Append(b []byte, i Item) []byte {
 	form := formAbsent
 	if i.Exists {

@@ -192,7 +192,7 @@ func (p *Primary) guarded(in Guarded, out []Output) []Output {
 
 // finish lets the replicas keep entries again.
 func (g *group) finish(row *Row, out []Output) []Output {
-	if row != nil && row.TTL != 0 { // P6: only who read it knows how long it lives
+	if row != nil && row.TTL != 0 { // P6: only the node that read it knows its TTL
 		row = nil
 	}
 	g.phase = said
@@ -222,7 +222,7 @@ func (p *Primary) reported(in Report, out []Output) []Output {
 	return g.remind(in.From, out)
 }
 
-// beat says again what was not confirmed (P7), and finishes what was settled without
+// beat says again what was not confirmed (P7), and finishes what was decided without
 // an entry that says how.
 func (p *Primary) beat(out []Output) []Output {
 	for _, gen := range slices.Sorted(maps.Keys(p.groups)) {

@@ -181,6 +181,6 @@ func (r *Replica) expiry(sent, ttl lease.Tick) lease.Tick {
 	if ttl <= 0 {
 		return 0
 	}
-	ttl = min(ttl, 1<<62) // about 146 years: what lives longer must not overflow the clock
+	ttl = min(ttl, 1<<62) // about 146 years: a longer TTL must not overflow the clock
 	return max(1, sent+ttl-(ttl/1e6+1)*lease.Tick(2*r.opt.Drift))
 }

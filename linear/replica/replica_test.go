@@ -16,8 +16,8 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// An entry is served before its lease is over and before its life is, to the tick; and its
-// life counts from when it was asked for, less the drift of both clocks.
+// An entry is served before its lease is over and before its TTL is, to the tick; and its
+// TTL counts from when it was asked for, less the drift of both clocks.
 func TestToTheTick(t *testing.T) {
 	for _, c := range []struct {
 		now, leased, until lease.Tick
@@ -138,7 +138,7 @@ func told(outs []Output) (text string) {
 }
 
 // An entry that the pod keeps is told of if it is that of the write that has just been
-// settled: of its key and generation, once.
+// decided: of its key and generation, once.
 func TestKeptIsToldOnce(t *testing.T) {
 	row := Row{Exists: true, Version: 3}
 	for name, c := range map[string]struct {

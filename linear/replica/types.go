@@ -14,7 +14,7 @@ type Row struct {
 	Exists  bool
 	Value   []byte
 	Version uint64
-	TTL     lease.Tick // remaining life when the store answered; 0 does not expire
+	TTL     lease.Tick // remaining TTL when the store answered; 0 does not expire
 }
 
 // Message is what members of a group say to each other. Each may be lost, repeated,
@@ -30,7 +30,7 @@ type Invalidate struct {
 	N   uint64
 }
 
-// Finish tells a replica that write N is settled, and perhaps what stands there.
+// Finish tells a replica that write N is decided, and perhaps the value that it left.
 type Finish struct {
 	Gen lease.Gen
 	N   uint64
@@ -80,7 +80,7 @@ type Guarded struct {
 	OK   bool
 }
 
-// Writing: the pod asks to store, or to lend, Keys, which differ. It is answered with
+// Writing: the pod asks to store, or to lock, Keys, which differ. It is answered with
 // Pass or Refuse.
 type Writing struct {
 	Call Call
@@ -152,7 +152,7 @@ type Load struct {
 	Key  string
 }
 
-// Keep puts an entry in place of what is there. It may be served while the node's lease
+// Keep puts an entry in place of the present one. It may be served while the node's lease
 // Gen holds and, if Until is not 0, before Until.
 type Keep struct {
 	Key   string

@@ -245,7 +245,7 @@ func TestTablesForEachNode(t *testing.T) {
 	}
 }
 
-// The slice that a primary has acknowledged is inherited, whichever member says so last.
+// The slice that a primary has acknowledged is transferred, whichever member says so last.
 func TestTransferredWhoeverIsLast(t *testing.T) {
 	for _, order := range [][]string{{"n1", "n2", "n3"}, {"n2", "n1", "n3"}, {"n3", "n2", "n1"}} {
 		a := leading(t, AssignerOptions{}, "n1", "n2", "n3")
@@ -269,7 +269,7 @@ func TestTransferredWhoeverIsLast(t *testing.T) {
 			}
 		}
 	}
-	// If the owner's lease only lapsed, there is nobody to inherit from.
+	// If the owner's lease only lapsed, there is nobody to take over from.
 	a := leading(t, AssignerOptions{}, "n1", "n2")
 	s := &a.slices[0]
 	s.recalled, s.next, s.until = true, "n2", 90

@@ -98,7 +98,7 @@ func TestSplitCutsTheBusiest(t *testing.T) {
 	}
 }
 
-// The parts of a slice keep its book and share its load; whose entries they may inherit is
+// The parts of a slice keep its book and share its load; whose entries they may take over is
 // known only if its owner cannot have been told of it yet.
 func TestCutKeepsTheBook(t *testing.T) {
 	for _, granted := range []bool{true, false} {

@@ -46,7 +46,7 @@ func (s *slice) group() Group {
 }
 
 // holds finds the book of a node's lease of s, nil if it has none, and whose entries
-// it may inherit.
+// it may take over.
 func (s *slice) holds(node string) (*Tick, Gen) {
 	if s.Node == node {
 		return &s.until, s.after

@@ -5,7 +5,7 @@ package lease
 type Renew struct {
 	Node    string // the incarnation: a name, and what makes this incarnation of it unique
 	Addr    string // where clients and other nodes reach it
-	Host    string // the process the node lives in; see Gone
+	Host    string // the process that the node runs in; see Gone
 	Seq     uint64 // grows with every Renew of the incarnation
 	Gave    []Gen  // generations given up or refused, repeated until answered
 	Leaving bool   // give me nothing more, and move what I have
@@ -47,7 +47,7 @@ type Grant struct {
 // lease is one node's alone. A generation has the same group for ever.
 type Group []GroupMember
 
-// Member is a node in a group.
+// GroupMember is a node in a group.
 type GroupMember struct {
 	Node, Addr, Host string
 }

@@ -307,7 +307,7 @@ func (a *Assigner) show(now Tick) string {
 	return silent(b)
 }
 
-// after says whose entries may be inherited.
+// after says whose entries may be transferred.
 func after(g Gen) string {
 	if g == 0 {
 		return ""

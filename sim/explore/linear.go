@@ -13,7 +13,7 @@ import (
 )
 
 // Linear is a scope for clink: its nodes and one key, the calls clients make in
-// this order, and how often each misfortune may strike.
+// this order, and how often each fault may happen.
 type Linear struct {
 	Nodes     int
 	Calls     []Call
@@ -53,7 +53,7 @@ type linear struct {
 	owner  int
 	gen    lease.Gen
 	held   []lease.Gen // by the owner, in this period
-	after  lease.Gen   // whose entries the next owner may inherit
+	after  lease.Gen   // whose entries the next owner may take over
 	begun  int
 	belief map[string]string
 	err    error
@@ -236,10 +236,10 @@ func (w *linear) call(i int, c Call) {
 // transaction is the id of a transaction.
 func transaction(op clink.Op) clink.ID { return clink.ID{0: 0xff, 15: byte(op)} }
 
-// transact reads what is there, and then decides what to write; the guard is looked at
+// transact reads the stored value, and then decides what to write; the guard is looked at
 // when it commits.
 func (w *linear) transact(m *message, out clink.Locked) {
-	c := w.nodes[m.node].calls[out.Op] // zero if the caller has gone: but then nothing was lent
+	c := w.nodes[m.node].calls[out.Op] // zero if the caller has gone: but then nothing was locked
 	value := fmt.Sprintf("v%d", out.Op)
 	w.belief[value] = w.judge.Current(c.key())
 	m.id, m.muts = transaction(out.Op), []clink.Mut{{Key: c.key(), Value: []byte(value), Guard: out.Guards[0]}}

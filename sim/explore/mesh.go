@@ -11,7 +11,7 @@ import (
 )
 
 // Mesh is a scope for causal/mesh: a ring, what sessions do one after the other, and how
-// often each misfortune may strike.
+// often each fault may happen.
 type Mesh struct {
 	Servers  int
 	Sessions [][]MeshCall
@@ -26,7 +26,7 @@ type Mesh struct {
 	Crashes  int // servers that may crash
 	Suspects int // servers that may be taken out of the ring though they live
 	Joins    int // servers that may join, behind the first
-	Triggers int // writes of x past the cache that leave a dot
+	Triggers int // external writes of x that leave a dot
 	// Concurrent writes of a key are kept.
 	Concurrent bool
 	Async      bool
@@ -163,7 +163,7 @@ func (w *meshWorld) choices() (out []choice) {
 		}
 	}
 	if w.left.Triggers > 0 {
-		add("x is written past the cache", func() { w.left.Triggers--; w.store.Trigger("x", fmt.Sprint("o", w.left.Triggers), 0) })
+		add("x is written externally", func() { w.left.Triggers--; w.store.Trigger("x", fmt.Sprint("o", w.left.Triggers), 0) })
 	}
 	for _, c := range append(w.changes(), w.found()...) {
 		add(c.name, c.do)

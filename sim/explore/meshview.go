@@ -68,7 +68,7 @@ func (w *meshWorld) stop(i int) {
 	})
 }
 
-// decide is the view of the day with the next number.
+// decide is the current view with the next number.
 func (w *meshWorld) decide() mesh.View {
 	v := w.view
 	v.Number++
@@ -90,7 +90,7 @@ func (w *meshWorld) retire(o mesh.Incarnation) {
 	}
 }
 
-// tell lets a server hear of the view of the day; neighbours that are in one connect.
+// tell lets a server hear of the current view; neighbours that are in one connect.
 func (w *meshWorld) tell(i int) {
 	w.step(i, mesh.Viewed{View: w.view})
 	w.relink()

@@ -14,7 +14,7 @@ import (
 
 // Replicas is a scope for linear/replica together with clink: one key that all nodes
 // share, node 0 as its primary at first, the calls clients make in this order, and how
-// often each misfortune may strike. Messages between nodes arrive in any order.
+// often each fault may happen. Messages between nodes arrive in any order.
 type Replicas struct {
 	Nodes   int
 	Calls   []Call

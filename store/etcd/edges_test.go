@@ -172,7 +172,7 @@ func TestAbsencesAreForgotten(t *testing.T) {
 	for load("brief").Exists { // until its lease ends
 	}
 	if r := load("brief"); r.Version != brief+1 || r.Writer != (store.ID{1}) {
-		t.Errorf("after its life a row of version %d is %+v", brief, r)
+		t.Errorf("after its TTL a row of version %d is %+v", brief, r)
 	}
 	sweep := func(hours int) {
 		t.Helper()

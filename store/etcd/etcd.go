@@ -9,7 +9,7 @@
 //
 // A version is twice etcd's revision of the write, beyond where the store began to
 // count. A row that expires hangs on a lease of etcd, which deletes it when it ends, as
-// one of its transactions: nobody is told before. Lives are whole seconds, at least the
+// one of its transactions: nobody is told before. TTLs are whole seconds, at least the
 // two or three that etcd wants; shorter ones are rounded up, and end up to a second
 // late, later after an election. Beside such a row lies a record that says what its
 // absence will be.

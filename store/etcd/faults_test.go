@@ -249,7 +249,7 @@ func TestGuardsCoverAllKeys(t *testing.T) {
 }
 
 // A guard that comes between the reading of a SetGuard and its writing is seen: the
-// one that came last stands over its range, the other over the rest of its own.
+// one that came last covers its range, the other over the rest of its own.
 func TestGuardsThatComeBetween(t *testing.T) {
 	for _, inner := range [][2]string{{"b", "d"}, {"", "b"}, {"aa", "ab"}, {"b", ""}, {"", ""}, {"0", "aa"}, {"c", "d"}, {"a", "c"}} {
 		url := fresh(t)

@@ -33,7 +33,7 @@ type absence struct {
 	kind    byte
 	writer  store.ID
 	written time.Time
-	lease   clientv3.LeaseID // of the row, while it lives
+	lease   clientv3.LeaseID // of the row, until it expires
 	version store.Version    // if lapsed
 }
 
@@ -179,7 +179,7 @@ func (s *Store) Load(ctx context.Context, key string) (store.Row, error) {
 			return e.Row, nil
 		}
 		if e.TTL, err = s.left(ctx, e.lease); err != nil {
-			return store.Row{}, s.failed("reading the life of "+quote(key), err)
+			return store.Row{}, s.failed("reading the TTL of "+quote(key), err)
 		}
 		if e.TTL > 0 {
 			return e.Row, nil

@@ -101,7 +101,7 @@ func (s *Store) try(ctx context.Context, id store.ID, muts []store.Mutation) ([]
 	}
 	r, err := s.client.Txn(ctx).If(a.compare...).Then(a.ops...).Commit()
 	switch {
-	case errors.Is(err, rpctypes.ErrLeaseNotFound), stale(err): // the life was over before it began, or the log-in
+	case errors.Is(err, rpctypes.ErrLeaseNotFound), stale(err): // the TTL had passed before it began, or the log-in
 		s.drop(a.fresh...)
 		return nil, fmt.Errorf("%w: %w", errAgain, err)
 	case err != nil:

@@ -1,4 +1,4 @@
-// Package dotted holds the words that causal and its stores share: rows that know
+// Package journal holds the words that causal and its stores share: rows that know
 // which write left them, and a journal of writes by the dots that name them. It
 // contains hardly any behaviour and no interface: causal declares the methods it needs, and
 // the packages beside this one implement them.
@@ -32,7 +32,7 @@
 //	Once Forget(incarnation, n) has returned nil, none of a dot up to n does either.
 //
 // Forget is the incarnation's own and is refused behind the fence, so that what the journal has
-// and has let go of stands still then; whoever looks after an incarnation that is over uses Drop.
+// and has truncated stands still then; whoever looks after a departed incarnation uses Drop.
 //
 // In an asynchronous space nobody persists here: writes lie in logs elsewhere, and one server
 // brings them into the rows, many at once. Whoever does claims a term first:
@@ -80,7 +80,7 @@ func NewName() (n Name) {
 
 // Known is what a store knows of the incarnations of a space.
 type Known struct {
-	Newest uint32   // the largest number that began or was fenced; Outside does not count
+	Newest uint32   // the largest number that began or was fenced; External does not count
 	Open   []uint32 // those that are not fenced or have entries in the journal, in order
 	Term   uint64   // the largest that has claimed the rows
 }
@@ -89,7 +89,7 @@ type Known struct {
 // in the history that is gone. What sessions have seen of those then counts as lost, and is not mixed up with others.
 const Skip = 1 << 20
 
-// Outside is the number under which stores record what is written past every cache.
+// External is the number under which stores record external writes.
 const External uint32 = 1<<32 - 1
 
 // Stamp orders all writes. The larger one wins a key.
@@ -134,14 +134,14 @@ type Flush struct {
 
 // Row is what a store knows of one key at one instant. A deleted key has a stamp for
 // as long as the store remembers it. A key of which it knows nothing has one whose time
-// is that of the latest Bury, for it may have been deleted before, and nothing else.
+// is that of the latest CollectTombstones, for it may have been deleted before, and nothing else.
 type Row struct {
 	Exists bool
 	Value  []byte // never modified after it was returned
 	Stamp  Stamp
-	Dot    Dot // of the write that left the row so; zero if it was written past every cache
-	// Among are the versions of a key where concurrent writes are kept, in any order. The
-	// stamp has then the time of the latest Bury, and the rest is zero.
+	Dot    Dot // of the write that left the row so; zero if it was written externally
+	// Siblings are the versions of a key where concurrent writes are kept, in any order. The
+	// stamp has then the time of the latest CollectTombstones, and the rest is zero.
 	Siblings []Version
 }
 
@@ -153,7 +153,7 @@ type Version struct {
 	Dot    Dot
 }
 
-// Replaced reports whether a write's mutation of a key takes a version's place.
+// Supersedes reports whether a write's mutation of a key takes a version's place.
 func (w *Write) Supersedes(m *Mutation, v Version) bool {
 	return v.Dot == Dot{} && v.Stamp.Less(w.Stamp) || slices.Contains(m.Supersedes, v.Dot)
 }
@@ -177,7 +177,7 @@ var (
 	// ErrFenced means that nothing was changed and nothing will be: the incarnation was
 	// fenced, or never began.
 	ErrFenced = errors.New("store: fenced: this incarnation of the server is over; begin another")
-	// ErrKept means that a space was begun with the other setting.
+	// ErrSiblings means that a space was begun with the other setting.
 	ErrSiblings = errors.New("store: this space keeps concurrent writes and is opened as one that does not, or the reverse; open it as it was begun, or use another space")
 	// ErrBegun means that the number belongs to another incarnation: it began under another name, or
 	// was fenced.

@@ -12,7 +12,7 @@ import (
 	"github.com/freshet-cache/freshet/store/journal"
 )
 
-// The calls of a Dotted that a hook sees.
+// The calls of a Journal that a hook sees.
 const (
 	OpPersist  Op = "persist"
 	OpFetch    Op = "fetch"
@@ -20,7 +20,7 @@ const (
 	OpMerge    Op = "merge"
 )
 
-// Dotted is a store of causal rows in memory, as package dotted speaks of them. It is
+// Journal is a store of causal rows in memory, as package journal speaks of them. It is
 // safe for concurrent use.
 type Journal struct {
 	opt Options
@@ -44,13 +44,13 @@ type claim struct {
 
 // incarnation is what is known of an incarnation.
 type incarnationState struct {
-	truncated uint64 // let go up to here
+	truncated uint64 // release up to here
 	journal   map[uint64][]byte
 	fenced    bool
 	name      journal.Name // zero if it never began
 }
 
-// NewDotted returns an empty store. Of the options the clock does not matter.
+// NewJournal returns an empty store. Of the options the clock does not matter.
 func NewJournal(opt Options) *Journal {
 	hook := func(context.Context, Call) error { return nil }
 	if opt.Before == nil {
@@ -102,7 +102,7 @@ func (s *Journal) Load(ctx context.Context, keys ...string) (rows []journal.Row,
 	return rows, err
 }
 
-// Keep says whether the space keeps concurrent writes, before it is used.
+// KeepSiblings says whether the space keeps concurrent writes, before it is used.
 func (s *Journal) KeepSiblings(ctx context.Context, concurrent bool) error {
 	return s.call(ctx, Call{OpPersist, ""}, func() error {
 		if s.kept == nil {
@@ -201,8 +201,8 @@ func (s *Journal) Fetch(ctx context.Context, dots []journal.Dot) (bodies [][]byt
 	return bodies, err
 }
 
-// Journal returns up to limit entries of an incarnation behind the number after, in order,
-// and up to which number the incarnation has let go. It is ErrFenced if it never began.
+// Entries returns up to limit entries of an incarnation behind the number after, in order,
+// and up to which number the incarnation has truncated. It is ErrFenced if it never began.
 func (s *Journal) Entries(ctx context.Context, incarnation uint32, after uint64, limit int) (entries []journal.Entry, truncated uint64, err error) {
 	err = s.call(ctx, Call{OpFetch, ""}, func() error {
 		l := s.incarnations[incarnation]
@@ -222,13 +222,13 @@ func (s *Journal) Entries(ctx context.Context, incarnation uint32, after uint64,
 	return entries, truncated, err
 }
 
-// Forget lets the journal drop an incarnation's writes up to a number. It is ErrFenced if the
+// Truncate lets the journal drop an incarnation's writes up to a number. It is ErrFenced if the
 // incarnation is.
 func (s *Journal) Truncate(ctx context.Context, incarnation uint32, upto uint64) error {
 	return s.truncate(ctx, incarnation, upto, false)
 }
 
-// Drop is Forget for an incarnation that is fenced.
+// TruncateFenced is Forget for an incarnation that is fenced.
 func (s *Journal) TruncateFenced(ctx context.Context, incarnation uint32, upto uint64) error {
 	return s.truncate(ctx, incarnation, upto, true)
 }
@@ -254,7 +254,7 @@ func (s *Journal) truncate(ctx context.Context, incarnation uint32, upto uint64,
 	})
 }
 
-// Bury forgets deleted keys whose stamps have a smaller time.
+// CollectTombstones forgets deleted keys whose stamps have a smaller time.
 func (s *Journal) CollectTombstones(ctx context.Context, before uint64) error {
 	return s.call(ctx, Call{OpTruncate, ""}, func() error {
 		s.collected = max(s.collected, before)
@@ -360,7 +360,7 @@ func (s *Journal) Remove(ctx context.Context, incarnation uint32) error {
 	})
 }
 
-// Outside writes a row as who knows nothing of caches does, without a dot.
+// WriteExternally writes a row as who knows nothing of caches does, without a dot.
 func (s *Journal) WriteExternally(key string, value []byte, time uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

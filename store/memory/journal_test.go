@@ -7,7 +7,7 @@ import (
 	"github.com/freshet-cache/freshet/store/storetest"
 )
 
-func TestDotted(t *testing.T) {
+func TestJournal(t *testing.T) {
 	storetest.RunJournal(t, func(*testing.T) storetest.Journal { return memory.NewJournal(memory.Options{}) })
 	storetest.RunLog(t, memory.NewJournal(memory.Options{}))
 }

@@ -1,5 +1,5 @@
 // Package memory is a store that keeps its promises as long as the process
-// lives, and breaks the ones a test asks it to: hooks delay calls, lose their
+// runs, and breaks the ones a test asks it to: hooks delay calls, lose their
 // answers and let them take effect late.
 package memory
 

@@ -305,7 +305,7 @@ func TestErrorsAreSorted(t *testing.T) {
 	}
 }
 
-// A row that has expired is buried before anybody is told, and old deletes are
+// A row that has expired is replaced by a tombstone before anybody is told, and old deletes are
 // forgotten under a floor for the versions of absence.
 func TestExpiredRowsAreCollected(t *testing.T) {
 	url := fresh(t, Migration{})

@@ -64,7 +64,7 @@ func Migrate(ctx context.Context, url string, m Migration) error {
 
 func (m Migration) run(ctx context.Context, conn *sql.Conn, database string) error {
 	var mine int
-	err := conn.QueryRowContext(ctx, "SELECT GET_LOCK('freshet migrate', ?)", seconds(migrateTimeout)).Scan(&mine) // let go with the connection
+	err := conn.QueryRowContext(ctx, "SELECT GET_LOCK('freshet migrate', ?)", seconds(migrateTimeout)).Scan(&mine) // release with the connection
 	if err != nil || mine != 1 {
 		return errors.Join(errors.New("nothing was changed: another migration is under way"), err)
 	}
@@ -144,7 +144,7 @@ func (s *Store) sweepOn(ctx context.Context) {
 const sweepRows = 100
 
 // sweep forgets what was deleted or has expired before the grace. Expired rows are
-// buried first, as a read does, and forgotten when the grace has passed once more.
+// replaced by tombstones first, as a read does, and forgotten when the grace has passed once more.
 func (s *Store) sweep(ctx context.Context) error {
 	for {
 		gone, expired, err := s.old(ctx)

@@ -12,8 +12,8 @@
 // Where the row of a guard begins is remembered from the last time; if that is no
 // longer so, the statement writes nothing, and the guard is looked for.
 //
-// An expired row is buried by the first who sees it, before anybody is told: a clock of
-// the server that steps back cannot revive it. A clock that jumps forward ends lives
+// An expired row is replaced by a tombstone by the first who sees it, before anybody is told: a clock of
+// the server that steps back cannot revive it. A clock that jumps forward ends TTLs
 // early, as nodes see it, by as much.
 package mysql
 
@@ -240,17 +240,17 @@ func (s *Store) Load(ctx context.Context, key string) (store.Row, error) {
 		if row.TTL = micros(due.Int64 - at); row.TTL > 0 {
 			return row, nil
 		}
-		buried, err := s.collect(ctx, key, version.Int64)
+		collected, err := s.collect(ctx, key, version.Int64)
 		if err != nil {
 			return store.Row{}, s.failed("burying "+quote(key), err)
 		}
-		if buried {
+		if collected {
 			return store.Row{Version: row.Version + 1, Writer: row.Writer, Written: time.UnixMicro(due.Int64), Guard: row.Guard}, nil
-		} // somebody else has written or buried it
+		} // somebody else has written or collected it
 	}
 }
 
-// bury makes an absence of the row of a version, if it has expired. It may be said
+// collect makes an absence of the row of a version, if it has expired. It may be said
 // twice.
 func (s *Store) collect(ctx context.Context, key string, version int64) (bool, error) {
 	done, err := s.db.ExecContext(ctx, collectSQL, []byte(key), version)

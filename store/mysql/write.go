@@ -74,7 +74,7 @@ func value(m *store.Mutation) []byte {
 	return m.Value
 }
 
-// life is how long from the write on the row lives, in the server's unit; null for
+// ttl is how long from the write on until the row expires, in the server's unit; null for
 // ever. An absence begins at once.
 func ttl(m *store.Mutation) sql.NullInt64 {
 	switch {
@@ -86,7 +86,7 @@ func ttl(m *store.Mutation) sql.NullInt64 {
 	return sql.NullInt64{}
 }
 
-// putSQL writes one key, whatever it was, if the guard that begins at low stands over
+// putSQL writes one key, whatever it was, if the guard that begins at low covers
 // it with that token. The version goes the way of generated keys; it is drawn when the
 // row is locked, and from the floor only while no absence can be forgotten.
 const putSQL = `INSERT INTO freshet_rows (k, value, version, writer, written, due)
@@ -276,5 +276,5 @@ type change struct {
 // expired reports whether a deadline has passed.
 func (c *change) expired(due sql.NullInt64) bool { return due.Valid && due.Int64 <= c.at }
 
-// kept is the life that is left under a deadline that was kept; never 0, which is no end.
+// kept is the TTL that is left under a deadline that was kept; never 0, which is no end.
 func (c *change) kept() time.Duration { return max(time.Microsecond, micros(c.due.Int64-c.at)) }

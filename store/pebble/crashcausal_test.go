@@ -91,7 +91,7 @@ func atLeast(d *Journal, key string, stamp journal.Stamp) error {
 	return err
 }
 
-// journaled wants a write in the journal unless it was let go.
+// journaled wants a write in the journal unless it was truncated.
 func journaled(d *Journal, dot journal.Dot) error {
 	left, truncated, err := d.Entries(context.Background(), dot.Incarnation, dot.N-1, 1)
 	if err == nil && dot.N > truncated && (len(left) == 0 || left[0].N != dot.N || string(left[0].Body) != fmt.Sprint("body ", dot.N)) {
@@ -100,7 +100,7 @@ func journaled(d *Journal, dot journal.Dot) error {
 	return err
 }
 
-// server is one incarnation after the other of a server: each writes two keys at once, has its journal let go, and is fenced.
+// server is one incarnation after the other of a server: each writes two keys at once, has its journal release, and is fenced.
 func (c *causalCrasher) server(all spaces, d func(spaces) *Journal, id uint32, rnd *rand.Rand) {
 	ctx, here, beside := context.Background(), d(all), d(all) == all.beside
 	a, b := fmt.Sprint("a", id), fmt.Sprint("b", id)

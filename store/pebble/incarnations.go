@@ -19,7 +19,7 @@ type incarnationState struct {
 	begun     bool
 	fenced    bool
 	truncated uint64
-	largest   uint64       // time among what was let go
+	largest   uint64       // time among what was truncated
 	name      journal.Name // zero if it never began, or began before there were names
 }
 
@@ -43,11 +43,11 @@ func (d *Journal) incarnation(o uint32) (*incarnationState, error) {
 }
 
 func decodeIncarnation(o uint32, b []byte) (*incarnationState, error) {
-	if len(b) != lifeBytes && len(b) != lifeBytes+len(journal.Name{}) || b[0] != journalRowEncoding || b[1] > 1 {
+	if len(b) != incarnationBytes && len(b) != incarnationBytes+len(journal.Name{}) || b[0] != journalRowEncoding || b[1] > 1 {
 		return nil, fmt.Errorf("%w: what is known of incarnation %d cannot be read", ErrDamaged, o)
 	}
 	l := &incarnationState{begun: true, fenced: b[1] == 1, truncated: binary.BigEndian.Uint64(b[2:]), largest: binary.BigEndian.Uint64(b[10:])}
-	copy(l.name[:], b[lifeBytes:])
+	copy(l.name[:], b[incarnationBytes:])
 	return l, nil
 }
 
@@ -66,7 +66,7 @@ func (d *Journal) change(o uint32, durable bool, do func(l *incarnationState, ba
 	if err := d.s.begin(); err != nil {
 		return err
 	}
-	defer d.s.life.RUnlock()
+	defer d.s.calls.RUnlock()
 	l, err := d.incarnation(o)
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (d *Journal) Known(ctx context.Context) (k journal.Known, err error) {
 	if err := d.s.begin(); err != nil {
 		return k, err
 	}
-	defer d.s.life.RUnlock()
+	defer d.s.calls.RUnlock()
 	m, err := d.merged()
 	if err != nil {
 		return k, err

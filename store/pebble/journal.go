@@ -16,7 +16,7 @@ import (
 	"github.com/freshet-cache/freshet/store/journal"
 )
 
-// Dotted is the causal rows of one space in a Store, as package dotted speaks of them.
+// Journal is the causal rows of one space in a Store, as package journal speaks of them.
 // It is safe for concurrent use, and closed with the Store.
 type Journal struct {
 	s       *Store
@@ -31,7 +31,7 @@ type Journal struct {
 	siblings     atomic.Bool // concurrent writes are kept
 }
 
-// Dotted returns the space of a name, which is made with its first row.
+// Journal returns the space of a name, which is made with its first row.
 func (s *Store) Journal(space string) (*Journal, error) {
 	if space == "" || len(space) > 255 {
 		return nil, fmt.Errorf("pebble: a space has a name of 1 to 255 bytes, not %d", len(space))
@@ -68,13 +68,13 @@ func (d *Journal) incarnationKey(o uint32) []byte {
 }
 
 // The encoding of a row: a version byte, whether it exists, its stamp, its dot, its
-// value. That of an incarnation: a version byte, whether it is fenced, what it has let go,
+// value. That of an incarnation: a version byte, whether it is fenced, what it has truncated,
 // the largest time among that, and its name, which older versions of freshet did not write. An
 // entry of the journal is its time, and what was given.
 const (
 	journalRowEncoding = 1
 	journalRowHeader   = 1 + 1 + 8 + 4 + 4 + 8
-	lifeBytes          = 1 + 1 + 8 + 8 // without its name
+	incarnationBytes   = 1 + 1 + 8 + 8 // without its name
 )
 
 func appendJournalRow(b []byte, r journal.Row) []byte {
@@ -87,7 +87,7 @@ func appendJournalRow(b []byte, r journal.Row) []byte {
 	return append(binary.BigEndian.AppendUint64(b, r.Dot.N), r.Value...)
 }
 
-// decodeDotted reads a row, whose value is a copy.
+// decodeJournalRow reads a row, whose value is a copy.
 func decodeJournalRow(b []byte) (r journal.Row, err error) {
 	if len(b) < journalRowHeader || b[0] != journalRowEncoding || b[1] > 1 || b[1] == 0 && len(b) > journalRowHeader {
 		return r, errors.New("pebble: the row is damaged or of a newer version of freshet; restore it, or overwrite the key")
@@ -163,7 +163,7 @@ func (d *Journal) Load(_ context.Context, keys ...string) ([]journal.Row, error)
 	if err := d.s.begin(); err != nil {
 		return nil, err
 	}
-	defer d.s.life.RUnlock()
+	defer d.s.calls.RUnlock()
 	defer d.lock(keys, (*sync.RWMutex).RLock, (*sync.RWMutex).RUnlock)()
 	rows := make([]journal.Row, len(keys))
 	look := d.row
@@ -179,13 +179,13 @@ func (d *Journal) Load(_ context.Context, keys ...string) ([]journal.Row, error)
 	return rows, nil
 }
 
-// Forget lets the journal drop an incarnation's writes up to a number. A crash may undo it:
+// Truncate lets the journal drop an incarnation's writes up to a number. A crash may undo it:
 // it is said again, or the incarnation is over. It is ErrFenced if the incarnation is.
 func (d *Journal) Truncate(_ context.Context, o uint32, upto uint64) error {
 	return d.truncate(o, upto, false)
 }
 
-// Drop is Forget for an incarnation that is fenced.
+// TruncateFenced is Forget for an incarnation that is fenced.
 func (d *Journal) TruncateFenced(_ context.Context, o uint32, upto uint64) error {
 	return d.truncate(o, upto, true)
 }
@@ -215,7 +215,7 @@ func (d *Journal) Persist(_ context.Context, w journal.Write) error {
 	if err := d.s.begin(); err != nil {
 		return err
 	}
-	defer d.s.life.RUnlock()
+	defer d.s.calls.RUnlock()
 	if err := d.Fits(w.Muts); err != nil {
 		return err
 	}
@@ -277,7 +277,7 @@ func (d *Journal) Fetch(_ context.Context, dots []journal.Dot) (bodies [][]byte,
 	if err := d.s.begin(); err != nil {
 		return nil, err
 	}
-	defer d.s.life.RUnlock()
+	defer d.s.calls.RUnlock()
 	for _, dot := range dots {
 		_, b, err := d.entry(d.entryKey(dot.Incarnation, dot.N))
 		if err != nil {
@@ -290,13 +290,13 @@ func (d *Journal) Fetch(_ context.Context, dots []journal.Dot) (bodies [][]byte,
 	return bodies, nil
 }
 
-// Journal returns up to limit entries of an incarnation behind the number after, in order,
-// and up to which number the incarnation has let go. It is ErrFenced if it never began.
+// Entries returns up to limit entries of an incarnation behind the number after, in order,
+// and up to which number the incarnation has truncated. It is ErrFenced if it never began.
 func (d *Journal) Entries(_ context.Context, o uint32, after uint64, limit int) (entries []journal.Entry, truncated uint64, err error) {
 	if err := d.s.begin(); err != nil {
 		return nil, 0, err
 	}
-	defer d.s.life.RUnlock()
+	defer d.s.calls.RUnlock()
 	l, err := d.incarnation(o)
 	if err != nil {
 		return nil, 0, err
@@ -321,12 +321,12 @@ func (d *Journal) Entries(_ context.Context, o uint32, after uint64, limit int) 
 	return entries, l.truncated, errors.Join(it.Error(), it.Close())
 }
 
-// Bury forgets deleted keys whose stamps have a smaller time. A crash may undo it.
+// CollectTombstones forgets deleted keys whose stamps have a smaller time. A crash may undo it.
 func (d *Journal) CollectTombstones(ctx context.Context, before uint64) error {
 	if err := d.s.begin(); err != nil {
 		return err
 	}
-	defer d.s.life.RUnlock()
+	defer d.s.calls.RUnlock()
 	for old := d.collected.Load(); old < before && !d.collected.CompareAndSwap(old, before); old = d.collected.Load() {
 	}
 	if err := d.s.set(d.key('b'), binary.BigEndian.AppendUint64(nil, d.collected.Load()), pebble.NoSync); err != nil { // what follows is written behind it
@@ -350,7 +350,7 @@ func (d *Journal) CollectTombstones(ctx context.Context, before uint64) error {
 	return errors.Join(it.Error(), context.Cause(ctx))
 }
 
-// bury removes a row if it is a tombstone yet.
+// collect removes a row if it is a tombstone yet.
 func (d *Journal) collect(key string, before uint64, grave []byte) error {
 	defer d.lock([]string{key}, (*sync.RWMutex).Lock, (*sync.RWMutex).Unlock)()
 	if d.siblings.Load() {
@@ -379,7 +379,7 @@ func (d *Journal) Largest(ctx context.Context) (largest uint64, err error) {
 	if err := d.s.begin(); err != nil {
 		return 0, err
 	}
-	defer d.s.life.RUnlock()
+	defer d.s.calls.RUnlock()
 	m, err := d.merged()
 	if err != nil {
 		return 0, err
@@ -394,7 +394,7 @@ func (d *Journal) Largest(ctx context.Context) (largest uint64, err error) {
 			switch v := it.Value(); {
 			case kind == 'j' && len(v) >= 8:
 				largest = max(largest, binary.BigEndian.Uint64(v))
-			case kind == 'o' && len(v) >= lifeBytes:
+			case kind == 'o' && len(v) >= incarnationBytes:
 				largest = max(largest, binary.BigEndian.Uint64(v[10:]))
 			}
 		}

@@ -67,7 +67,7 @@ func TestALifeWithoutAName(t *testing.T) {
 	}
 	err := errors.Join(c.Begin(ctx, 3, journal.Name{3}), write(1), write(2), c.Truncate(ctx, 3, 1))
 	old, e := c.read(c.incarnationKey(3))
-	if err = errors.Join(err, e, c.s.db.Set(c.incarnationKey(3), old[:lifeBytes], nil), c.Close()); err != nil {
+	if err = errors.Join(err, e, c.s.db.Set(c.incarnationKey(3), old[:incarnationBytes], nil), c.Close()); err != nil {
 		t.Fatal(err)
 	}
 	c = openJournal(t, dir, "feeds")

@@ -89,7 +89,7 @@ func (s *Store) sweep(ctx context.Context) error {
 	if err := s.begin(); err != nil {
 		return nil
 	}
-	defer s.life.RUnlock()
+	defer s.calls.RUnlock()
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{'t'}, UpperBound: []byte{'t' + 1}})
 	if err != nil {
 		return err
@@ -204,7 +204,7 @@ func (s *Store) Scan(ctx context.Context, from string, limit int) (keys []string
 	if err := s.begin(); err != nil {
 		return nil, "", false, err
 	}
-	defer s.life.RUnlock()
+	defer s.calls.RUnlock()
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: rowKey(from), UpperBound: []byte{'r' + 1}})
 	if err != nil {
 		return nil, "", false, err

@@ -46,7 +46,7 @@ func (d *Journal) Claim(_ context.Context, term uint64) (mark []byte, err error)
 	if err := d.s.begin(); err != nil {
 		return nil, err
 	}
-	defer d.s.life.RUnlock()
+	defer d.s.calls.RUnlock()
 	d.merging.Lock()
 	defer d.merging.Unlock()
 	m, err := d.merged()
@@ -72,7 +72,7 @@ func (d *Journal) Merge(_ context.Context, f journal.Flush) error {
 	if err := d.s.begin(); err != nil {
 		return err
 	}
-	defer d.s.life.RUnlock()
+	defer d.s.calls.RUnlock()
 	d.merging.Lock()
 	defer d.merging.Unlock()
 	m, err := d.merged()
@@ -122,7 +122,7 @@ func (d *Journal) Fenced(_ context.Context, incarnations ...uint32) (out []uint3
 	if err := d.s.begin(); err != nil {
 		return nil, err
 	}
-	defer d.s.life.RUnlock()
+	defer d.s.calls.RUnlock()
 	for _, o := range incarnations {
 		l, err := d.incarnation(o)
 		if err != nil {
@@ -142,7 +142,7 @@ func (d *Journal) Incarnations(ctx context.Context) (out []uint32, err error) {
 	if err := d.s.begin(); err != nil {
 		return nil, err
 	}
-	defer d.s.life.RUnlock()
+	defer d.s.calls.RUnlock()
 	it, err := d.s.db.NewIter(&pebble.IterOptions{LowerBound: d.key('o'), UpperBound: d.key('o' + 1)})
 	if err != nil {
 		return nil, err
@@ -159,7 +159,7 @@ func (d *Journal) Remove(_ context.Context, o uint32) error {
 	if err := d.s.begin(); err != nil {
 		return err
 	}
-	defer d.s.life.RUnlock()
+	defer d.s.calls.RUnlock()
 	l, err := d.incarnation(o)
 	if err != nil {
 		return err

@@ -213,7 +213,7 @@ func (l *logger) Fatalf(format string, args ...any) {
 	select {}
 }
 
-// fail ends the store: what waits for pebble is let go, for pebble may hold its locks for
+// fail ends the store: what waits for pebble is released, for pebble may hold its locks for
 // ever.
 func (s *Store) fail(err error) {
 	if s.failed.CompareAndSwap(nil, &err) {

@@ -89,7 +89,7 @@ type Store struct {
 	failed  atomic.Pointer[error]
 	over    chan struct{} // closed when the store has failed
 	closed  atomic.Bool
-	life    sync.RWMutex // held by calls, so that Close waits for them
+	calls   sync.RWMutex // held by calls, so that Close waits for them
 
 	mu       sync.Mutex // guards the versions
 	version  store.Version
@@ -119,13 +119,13 @@ func (s *Store) sync() *pebble.WriteOptions {
 
 // begin lets a call in, unless the store is closed or has failed.
 func (s *Store) begin() error {
-	s.life.RLock()
+	s.calls.RLock()
 	err := s.ended()
 	if s.closed.Load() {
 		err = store.ErrClosed
 	}
 	if err != nil {
-		s.life.RUnlock()
+		s.calls.RUnlock()
 	}
 	return err
 }
@@ -135,7 +135,7 @@ func (s *Store) Load(_ context.Context, key string) (store.Row, error) {
 	if err := s.begin(); err != nil {
 		return store.Row{}, err
 	}
-	defer s.life.RUnlock()
+	defer s.calls.RUnlock()
 	unlock, err := s.rlock(key)
 	if err != nil {
 		return store.Row{}, err
@@ -161,7 +161,7 @@ func (s *Store) Load(_ context.Context, key string) (store.Row, error) {
 }
 
 // rlock takes the stripe of a key to read it, or fails if the store does meanwhile: a
-// writer may be stuck in pebble, and never let go of the stripe.
+// writer may be stuck in pebble, and never release the stripe.
 func (s *Store) rlock(key string) (unlock func(), err error) {
 	mu := &s.stripes[s.stripe(key)]
 	if !mu.TryRLock() {
@@ -173,7 +173,7 @@ func (s *Store) rlock(key string) (unlock func(), err error) {
 		select {
 		case <-got:
 		case <-s.over:
-			go func() { // should the writer let go after all
+			go func() { // should the writer release after all
 				<-got
 				mu.RUnlock()
 			}()
@@ -226,7 +226,7 @@ func (s *Store) Commit(ctx context.Context, id store.ID, muts []store.Mutation) 
 	if err := s.begin(); err != nil {
 		return nil, err
 	}
-	defer s.life.RUnlock()
+	defer s.calls.RUnlock()
 	if err := s.admissible(muts); err != nil {
 		return nil, err
 	}
@@ -379,7 +379,7 @@ func (s *Store) SetGuard(ctx context.Context, low, high string, token store.Toke
 	if err := s.begin(); err != nil {
 		return err
 	}
-	defer s.life.RUnlock()
+	defer s.calls.RUnlock()
 	return s.tablets.SetGuard(ctx, low, high, token)
 }
 
@@ -413,7 +413,7 @@ func (s *Store) relayout(changed bool, err error) error {
 	if err := s.begin(); err != nil {
 		return err
 	}
-	defer s.life.RUnlock()
+	defer s.calls.RUnlock()
 	return s.set(metaKey(metaTabs), appendList(nil, s.tablets.Splits("", "")), pebble.Sync)
 }
 
@@ -424,8 +424,8 @@ func (s *Store) Close() error {
 	}
 	s.stop()
 	s.done.Wait()
-	s.life.Lock()
-	defer s.life.Unlock()
+	s.calls.Lock()
+	defer s.calls.Unlock()
 	if s.failed.Load() != nil { // pebble cannot be asked to close any more
 		return nil
 	}

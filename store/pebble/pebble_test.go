@@ -276,7 +276,7 @@ func TestNothingAcknowledgedIsLostToSIGKILL(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		clear(acked) // every life counts from 1
+		clear(acked) // every TTL counts from 1
 		left := 50 + r.IntN(400)
 		for sc := bufio.NewScanner(out); sc.Scan(); left-- {
 			var w, i int

@@ -25,7 +25,7 @@ func (h *held) open(t *testing.T) *Store {
 	t.Helper()
 	h.disk = vfs.NewMem()
 	s, err := Open(t.TempDir(), Options{Free: func(string) (uint64, error) { return 1 << 40, nil }, fs: &watched{h.disk, func() {
-		h.mu.Lock() // and let go at once: it is only waited for
+		h.mu.Lock() // and release at once: it is only waited for
 		defer h.mu.Unlock()
 	}}})
 	if err != nil {

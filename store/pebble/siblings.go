@@ -14,12 +14,12 @@ import (
 
 func (d *Journal) siblingKey(key string) []byte { return append(d.key('s'), key...) }
 
-// Keep says whether the space keeps concurrent writes, before it is used.
+// KeepSiblings says whether the space keeps concurrent writes, before it is used.
 func (d *Journal) KeepSiblings(_ context.Context, concurrent bool) error {
 	if err := d.s.begin(); err != nil {
 		return err
 	}
-	defer d.s.life.RUnlock()
+	defer d.s.calls.RUnlock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	was, err := d.read(d.key('k'))
@@ -72,7 +72,7 @@ func decodeVersions(b []byte) (out []journal.Version, err error) {
 	return out, nil
 }
 
-// among is the row of a key where concurrent writes are kept.
+// siblingsOf is the row of a key where concurrent writes are kept.
 func (d *Journal) siblingsOf(key string) (r journal.Row, err error) {
 	r.Stamp.Time = d.collected.Load()
 	b, err := d.read(d.siblingKey(key))
@@ -100,7 +100,7 @@ func (d *Journal) join(batch *pebble.Batch, w journal.Write, m journal.Mutation)
 	return batch.Set(d.siblingKey(m.Key), appendVersions(nil, append(stay, w.Version(&m))), nil)
 }
 
-// buryBeside removes the deletions that are beside the versions of a key.
+// collectSiblings removes the deletions that are beside the versions of a key.
 func (d *Journal) collectSiblings(key string, before uint64, grave []byte) error {
 	r, err := d.siblingsOf(key)
 	if err != nil {

@@ -323,7 +323,7 @@ func TestSetGuardIsBounded(t *testing.T) {
 	}
 }
 
-// A row that has expired is buried before anybody is told, and old deletes are
+// A row that has expired is replaced by a tombstone before anybody is told, and old deletes are
 // forgotten under a floor for the versions of absence.
 func TestExpiredRowsAreCollected(t *testing.T) {
 	s := open(t, Options{URL: fresh(t, Migration{})})

@@ -17,7 +17,7 @@ import (
 	"github.com/freshet-cache/freshet/store/journal"
 )
 
-// Dotted is the causal rows of one space in a schema, as package dotted speaks of them.
+// Journal is the causal rows of one space in a schema, as package journal speaks of them.
 // It is safe for concurrent use, by any number of processes, and closed with the Store.
 //
 // A row and its entry in the journal are written by one statement. What the fence rests
@@ -34,7 +34,7 @@ type journalStatements struct {
 	load, persist, fetch, journal, begin, known, largest, fence, truncate, raise, collect, keepSiblings, kept, siblings, join, sweep, claim, merge, fenced string
 }
 
-// Dotted returns the space of a name, which is made with its first row.
+// Journal returns the space of a name, which is made with its first row.
 func (s *Store) Journal(space string) (*Journal, error) {
 	if space == "" || len(space) > 255 || strings.ContainsRune(space, 0) {
 		return nil, fmt.Errorf("postgres: a space has a name of 1 to 255 bytes without zeros, not %q", space)
@@ -196,8 +196,8 @@ func (d *Journal) Fetch(ctx context.Context, dots []journal.Dot) ([][]byte, erro
 	return bodies, nil
 }
 
-// Journal returns up to limit entries of an incarnation behind the number after, in order,
-// and up to which number the incarnation has let go. It is ErrFenced if it never began.
+// Entries returns up to limit entries of an incarnation behind the number after, in order,
+// and up to which number the incarnation has truncated. It is ErrFenced if it never began.
 func (d *Journal) Entries(ctx context.Context, incarnation uint32, after uint64, limit int) (entries []journal.Entry, truncated uint64, err error) {
 	found, err := d.s.pool.Query(ctx, d.sql.journal, d.space, int64(incarnation), int64(after), limit)
 	if err != nil {
@@ -226,13 +226,13 @@ func (d *Journal) Entries(ctx context.Context, incarnation uint32, after uint64,
 	return entries, truncated, nil
 }
 
-// Forget lets the journal drop an incarnation's writes up to a number. It is ErrFenced if the
+// Truncate lets the journal drop an incarnation's writes up to a number. It is ErrFenced if the
 // incarnation is.
 func (d *Journal) Truncate(ctx context.Context, incarnation uint32, upto uint64) error {
 	return d.truncate(ctx, incarnation, upto, false)
 }
 
-// Drop is Forget for an incarnation that is fenced.
+// TruncateFenced is Forget for an incarnation that is fenced.
 func (d *Journal) TruncateFenced(ctx context.Context, incarnation uint32, upto uint64) error {
 	return d.truncate(ctx, incarnation, upto, true)
 }
@@ -249,9 +249,9 @@ func (d *Journal) truncate(ctx context.Context, incarnation uint32, upto uint64,
 	return nil
 }
 
-// Bury forgets deleted keys whose stamps have a smaller time. A row that somebody is
-// writing just then is left to the next time, and one that was deleted past every cache
-// until the journal has let go of that.
+// CollectTombstones forgets deleted keys whose stamps have a smaller time. A row that somebody is
+// writing just then is left to the next time, and one that was deleted externally
+// until the journal has truncated that.
 func (d *Journal) CollectTombstones(ctx context.Context, before uint64) error {
 	if _, err := d.s.pool.Exec(ctx, d.sql.raise, d.space, int64(before)); err != nil {
 		return d.s.failed("forgetting deleted keys", err)

@@ -168,7 +168,7 @@ func TestFenceWaitsForWrites(t *testing.T) {
 	}
 }
 
-// outsiders write past a Dotted.
+// externals write past a Journal.
 type externals struct {
 	*Journal
 	t    *testing.T
@@ -231,7 +231,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// What is written past every cache to the rows of a watched space has a dot and an entry in
+// What is written externally to the rows of a watched space has a dot and an entry in
 // the journal, in the order of the commits and without a gap, whatever is rolled back.
 func TestExternalWrites(t *testing.T) {
 	o, ctx := watched(t), t.Context()

@@ -10,9 +10,9 @@
 // UPDATE, and so waits for every write that has checked them. Guards are striped:
 // a connection's writes lock one of 32 rows, so that writers do not meet.
 //
-// An expired row is buried by the first who sees it, before anybody is told: a
+// An expired row is replaced by a tombstone by the first who sees it, before anybody is told: a
 // clock of the server that steps back cannot revive it. A clock that jumps forward
-// ends lives early, as nodes see it, by as much.
+// ends TTLs early, as nodes see it, by as much.
 package postgres
 
 import (
@@ -288,8 +288,8 @@ func prepare(schema string) statements {
 			FROM g WHERE g.token = $4
 			ON CONFLICT (key) DO UPDATE SET value = EXCLUDED.value, version = nextval('{{schema}}.version'), writer = EXCLUDED.writer,
 				written = clock_timestamp(), expires = clock_timestamp() + $5::bigint * interval '1 microsecond'
-			RETURNING r.version, r.expires - r.written AS life)
-			SELECT (SELECT count(*) FROM g), w.version, CASE WHEN w.life IS NOT NULL THEN greatest(1, (extract(epoch FROM w.life) * 1000000)::bigint) END FROM (SELECT) one LEFT JOIN w ON true`),
+			RETURNING r.version, r.expires - r.written AS ttl)
+			SELECT (SELECT count(*) FROM g), w.version, CASE WHEN w.ttl IS NOT NULL THEN greatest(1, (extract(epoch FROM w.ttl) * 1000000)::bigint) END FROM (SELECT) one LEFT JOIN w ON true`),
 		commit: fill(`SELECT status, versions, lives FROM {{schema}}.commit($1, $2, $3, $4, $5, $6, $7)`),
 		guard:  fill(`SELECT {{schema}}.set_guard($1, $2, $3)`),
 		collect: fill(`UPDATE {{schema}}.rows SET value = NULL, version = version + 1, written = clock_timestamp(), expires = NULL
@@ -299,7 +299,7 @@ func prepare(schema string) statements {
 		count: fill(`SELECT count(*) FROM {{schema}}.rows WHERE value IS NOT NULL AND (expires IS NULL OR expires > statement_timestamp())`),
 		splits: fill(`SELECT pg_get_expr(c.relpartbound, c.oid) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
 			WHERE i.inhparent = '{{schema}}.rows'::regclass`),
-		// Expired rows are buried first, as a read does, and forgotten when the grace
+		// Expired rows are replaced by tombstones first, as a read does, and forgotten when the grace
 		// has passed once more. The floor is the version of the absence that is
 		// forgotten, or the odd one after a delete: none that a write will have.
 		sweepExpired: fill(`WITH old AS (UPDATE {{schema}}.rows SET value = NULL, version = version + 1, written = clock_timestamp(), expires = NULL WHERE key IN
@@ -353,7 +353,7 @@ func (s *Store) Load(ctx context.Context, key string) (store.Row, error) {
 		}
 		if done.RowsAffected() == 1 {
 			return store.Row{Version: row.Version + 1, Writer: row.Writer, Written: expires.Time, Guard: row.Guard}, nil
-		} // somebody else has written or buried it
+		} // somebody else has written or collected it
 	}
 }
 

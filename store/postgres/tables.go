@@ -230,7 +230,7 @@ func uuids(tokens []store.Token) string {
 	return "{" + strings.Join(all, ",") + "}"
 }
 
-// lent is a transaction whose end is not the borrower's.
+// pinned is a transaction whose end is not the coordinator's.
 type pinned struct{ pgx.Tx }
 
 func (pinned) Commit(context.Context) error   { return ErrEnded }

@@ -46,7 +46,7 @@ func (s *Store) Commit(ctx context.Context, id store.ID, muts []store.Mutation) 
 		case guarded:
 			return nil, fmt.Errorf("%w (key %s)", store.ErrGuardMismatch, quote(muts[0].Key))
 		}
-		// Nothing stood over the key: the server has crashed since guards were made,
+		// Nothing covered the key: the server has crashed since guards were made,
 		// or one was cut just then. Nothing was written.
 		if _, err := conn.Exec(ctx, "SELECT "+s.schema+".cover()"); err != nil {
 			return nil, fmt.Errorf("%w (%w)", store.ErrUnavailable, s.failed("covering the keys", err))
@@ -78,7 +78,7 @@ func value(m *store.Mutation) []byte {
 	return m.Value
 }
 
-// micros is a life in PostgreSQL's unit; never 0, which is no end.
+// micros is a TTL in PostgreSQL's unit; never 0, which is no end.
 func micros(ttl time.Duration) int64 { return max(1, ttl.Microseconds()) }
 
 // put writes one key, whatever it was, in one statement. No stamps mean that
@@ -97,7 +97,7 @@ func (s *Store) put(ctx context.Context, conn *pgxpool.Conn, id store.ID, muts [
 	return []store.Stamp{stamp(version.Int64, left.Int64, m)}, true, nil
 }
 
-// stamp is what m left. The server reads its clock twice, so the life may come back a
+// stamp is what m left. The server reads its clock twice, so the TTL may come back a
 // microsecond longer than it was.
 func stamp(version, left int64, m *store.Mutation) store.Stamp {
 	s := store.Stamp{Version: store.Version(version), TTL: time.Duration(left) * time.Microsecond}

@@ -15,7 +15,7 @@ import (
 	"github.com/freshet-cache/freshet/store/journal"
 )
 
-// Dotted is what a store of causal rows must have to be tested.
+// Journal is what a store of causal rows must have to be tested.
 type Journal interface {
 	Load(ctx context.Context, keys ...string) ([]journal.Row, error)
 	KeepSiblings(ctx context.Context, concurrent bool) error
@@ -36,7 +36,7 @@ type Journal interface {
 	Close() error
 }
 
-// RunDotted runs the suite of package journal. open returns an empty store.
+// RunJournal runs the suite of package journal. open returns an empty store.
 func RunJournal(t *testing.T, open func(t *testing.T) Journal) {
 	for _, c := range JournalChecks {
 		t.Run(c.Name, func(t *testing.T) {
@@ -49,13 +49,13 @@ func RunJournal(t *testing.T, open func(t *testing.T) Journal) {
 	}
 }
 
-// DottedCheck is one promise.
+// JournalCheck is one promise.
 type JournalCheck struct {
 	Name  string
 	Check func(ctx context.Context, s Journal) error
 }
 
-// DottedChecks are all of them.
+// JournalChecks are all of them.
 var JournalChecks = []JournalCheck{
 	{"TheLargestStampWins", largestStampWins},
 	{"ADeletedKeyHasAStamp", deletedKeyHasAStamp},
@@ -203,7 +203,7 @@ func letGoStaysSo(ctx context.Context, s Journal) error {
 		return err
 	}
 	if got, err := s.Fetch(ctx, []journal.Dot{w.Dot, after.Dot, del.Dot}); err != nil || len(got) > 0 {
-		return fmt.Errorf("what was let go is back: %q, %w", got, err)
+		return fmt.Errorf("what was truncated is back: %q, %w", got, err)
 	}
 	return stands(ctx, s, "k", "-", journal.Dot{}, journal.Stamp{Time: 13})
 }
@@ -240,7 +240,7 @@ func incarnationIsUsedOnce(ctx context.Context, s Journal) error {
 		}
 	}
 	if err := s.Truncate(ctx, 1, 1); !errors.Is(err, journal.ErrFenced) {
-		return fmt.Errorf("a fenced incarnation lets go: %w", err)
+		return fmt.Errorf("a fenced incarnation truncates: %w", err)
 	}
 	entries, _, err := s.Entries(ctx, 1, 0, 10)
 	if err != nil || len(entries) != 1 {
@@ -356,7 +356,7 @@ func fenceHoldsForIncarnations(ctx context.Context, s Journal) error {
 	return stands(ctx, s, "shared", fmt.Sprint(last), journal.Dot{Incarnation: 1, N: last}, journal.Stamp{Time: last, Incarnation: 1})
 }
 
-// Letting go of numbers that are being persisted: none of them is in the journal
+// Truncating numbers that are being persisted: none of them is in the journal
 // afterwards, though all are acknowledged.
 func lettingGoHolds(ctx context.Context, s Journal) error {
 	if err := begin(ctx, s, 1); err != nil {
@@ -374,7 +374,7 @@ func lettingGoHolds(ctx context.Context, s Journal) error {
 			}
 			entries, truncated, err := s.Entries(ctx, 1, 0, 1)
 			if err != nil || truncated != upto || len(entries) > 0 && entries[0].N <= upto {
-				return fmt.Errorf("up to %d was let go; the journal begins with %v, settled up to %d: %w", upto, entries, truncated, err)
+				return fmt.Errorf("up to %d was truncated; the journal begins with %v, truncated up to %d: %w", upto, entries, truncated, err)
 			}
 		}
 		return nil
@@ -384,7 +384,7 @@ func lettingGoHolds(ctx context.Context, s Journal) error {
 	}
 	entries, _, err := s.Entries(ctx, 1, 0, 1)
 	if err != nil || len(entries) > 0 && entries[0].N <= upto {
-		return fmt.Errorf("up to %d was let go, and %v is back: %w", upto, entries, err)
+		return fmt.Errorf("up to %d was truncated, and %v is back: %w", upto, entries, err)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/freshet-cache/freshet/store/journal"
 )
 
-// beside wants the versions of a key, each as "incarnation.number=value", "-" for a deletion.
+// siblings wants the versions of a key, each as "incarnation.number=value", "-" for a deletion.
 func siblings(ctx context.Context, s Journal, key string, collected uint64, want ...string) error {
 	rows, err := s.Load(ctx, "never", key)
 	if err != nil {

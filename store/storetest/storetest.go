@@ -156,7 +156,7 @@ func guardsFollowTablets(ctx context.Context, s Store) error {
 		m := put(key, "v")
 		m.Guard = tok(want)
 		if _, err := commit(ctx, s, 1, m); err != nil {
-			return fmt.Errorf("%s: guard %d does not stand over %s: %w", when, want, key, err)
+			return fmt.Errorf("%s: guard %d does not cover %s: %w", when, want, key, err)
 		}
 		for n := range uint64(5) {
 			m.Guard = tok(n)
@@ -253,7 +253,7 @@ func livesEnd(ctx context.Context, s Store) error {
 	m.TTL = time.Hour
 	st, err := commit(ctx, s, 1, m)
 	if err != nil || st.TTL <= 0 || st.TTL > time.Hour {
-		return fmt.Errorf("a write with a life: %+v, %v", st, err)
+		return fmt.Errorf("a write with a TTL: %+v, %v", st, err)
 	}
 	m = put("k", "w")
 	m.TTL = store.KeepTTL
@@ -281,7 +281,7 @@ func livesEnd(ctx context.Context, s Store) error {
 		}
 	}
 	if r.Version != st.Version+1 || r.Writer != wid(4) || r.Value != nil {
-		return fmt.Errorf("after its life a row of version %d is %+v", st.Version, r)
+		return fmt.Errorf("after its TTL a row of version %d is %+v", st.Version, r)
 	}
 	m = put("k", "y")
 	m.Check, m.Expect = true, st.Version

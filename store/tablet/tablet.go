@@ -150,7 +150,7 @@ func (t *tablet) at(key string) store.Token {
 	return store.Token{}
 }
 
-// Guard is the token that stands over key. It is a hint: another may be on its
+// Guard is the token that covers key. It is a hint: another may be on its
 // way, and it waits for nobody.
 func (m *Map) Guard(key string) store.Token { return m.find(key).at(key) }
 

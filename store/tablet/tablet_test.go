@@ -38,7 +38,7 @@ func over(i, j int) (low, high string) {
 
 func within(key, low, high string) bool { return low <= key && (high == "" || key < high) }
 
-// list is a Map as a plain list: what stands over each key, and where it is cut.
+// list is a Map as a plain list: what covers each key, and where it is cut.
 type list struct {
 	t     *testing.T
 	m     *Map
