@@ -77,7 +77,7 @@ var eventNames = [clink.EventKinds][2]string{
 	clink.Conflicted:          {"writes_refused_total", "conflict"},
 	clink.Combined:            {"combined_total", "writes"},
 	clink.Joined:              {"combined_total", "reads"},
-	clink.Transferred:         {"inherited_total", "entries"},
+	clink.Transferred:         {"transferred_total", "entries"},
 }
 
 var eventHelp = map[string]string{
@@ -86,7 +86,7 @@ var eventHelp = map[string]string{
 	"guards_total":            "Requests to install a guard, by what the store said.",
 	"writes_refused_total":    "Attempts of writes that the store refused, by why; they are decided anew.",
 	"combined_total":          "Writes and reads that shared another's request to the store.",
-	"inherited_total":         "Entries taken over from a slice's former owner.",
+	"transferred_total":         "Entries taken over from a slice's former owner.",
 }
 
 var storeCalls = [4]string{linear.CallLoad: "load", linear.CallCommit: "commit", linear.CallSetGuard: "set_guard", linear.CallSplits: "splits"}
