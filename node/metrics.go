@@ -86,7 +86,7 @@ var eventHelp = map[string]string{
 	"guards_total":            "Requests to install a guard, by what the store said.",
 	"writes_refused_total":    "Attempts of writes that the store refused, by why; they are decided anew.",
 	"combined_total":          "Writes and reads that shared another's request to the store.",
-	"transferred_total":         "Entries taken over from a slice's former owner.",
+	"transferred_total":       "Entries taken over from a slice's former owner.",
 }
 
 var storeCalls = [4]string{linear.CallLoad: "load", linear.CallCommit: "commit", linear.CallSetGuard: "set_guard", linear.CallSplits: "splits"}

@@ -3,7 +3,7 @@
 // time and forgets its guards, processes that crash, pause and come back. The
 // world knows the truth, so every answer is judged when it is given.
 //
-// A [Plan] is drawn from a seed and always runs the same way. [Run] runs it,
-// [Shrink] makes a failing one small. Package sim/explore runs the same machines
+// There is a simulation for each promise ([Simulations]). A [Plan] is drawn from a seed and
+// always runs the same way; [Shrink] makes a failing one small. Package sim/explore runs the same machines
 // through every schedule of small scopes instead.
 package sim

@@ -258,4 +258,4 @@ func (s *meshStorm) outage() {
 
 // owed reports whether incarnations from before an outage are not retired: until then what a
 // session knows of them may not be had again.
-func (s *meshStorm) owed() bool { return s.cfg.Outages > 0 && len(s.view.Departed) > 0 }
+func (s *meshStorm) owed() bool { return s.cfg.Outages && len(s.view.Departed) > 0 }

@@ -56,16 +56,16 @@ func (s *meshStorm) act(c *meshClient) {
 	}
 	switch n := r.IntN(100); {
 	case n < 40:
-		s.read(c, s.key(r))
+		s.read(c, s.cfg.key(r))
 	case n < 60:
-		keys := []string{s.key(r)}
+		keys := []string{s.cfg.key(r)}
 		for range r.IntN(3) {
-			keys = append(keys, s.key(r))
+			keys = append(keys, s.cfg.key(r))
 		}
 		s.read(c, keys...)
 	default:
-		muts := []mesh.Mut{{Key: s.key(r), Value: fmt.Appendf(nil, "v%d", s.calls)}}
-		if k := s.key(r); n > 95 && k != muts[0].Key {
+		muts := []mesh.Mut{{Key: s.cfg.key(r), Value: fmt.Appendf(nil, "v%d", s.calls)}}
+		if k := s.cfg.key(r); n > 95 && k != muts[0].Key {
 			muts = append(muts, mesh.Mut{Key: k, Value: fmt.Appendf(nil, "w%d", s.calls)})
 		}
 		switch m := &muts[0]; {
@@ -230,7 +230,7 @@ func (s *meshStorm) past(call *meshCall) {
 	c := call.client
 	c.busy = true
 	if len(call.keys) == 0 {
-		call.keys = []string{s.key(s.rng("past"))}
+		call.keys = []string{s.cfg.key(s.rng("past"))}
 	}
 	s.after(s.disk(), func() {
 		rows := make([]mesh.Row, len(call.keys))

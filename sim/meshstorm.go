@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/freshet-cache/freshet/causal/mesh"
@@ -11,68 +10,11 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// MeshConfig is what a storm over package mesh is made of. All of it follows from the
-// seed, so that every seed is another kind of weather.
-type MeshConfig struct {
-	Servers, Keys, Clients, Calls int
-	Window, Capacity, Waits       int // of a server
-	Delay, Disk, Beat             lease.Tick
-	Crawl                         int // percent of messages between servers that take very long
-	Breaks, Evictions             int // how many
-	Lost                          int // percent of answers of the store
-	Roam, Branch, Strip, Transact int // percent of calls
-	Versions                      int // of a server
-	External                      bool
-	Crashes, Suspects, Joins      int // how many
-	Concurrent                    bool
-	Triggers                      int // writes externally that leave a dot
-	Async                         bool
-	Late                          int // how many times longer than usual it takes until a disk is back
-	Outages                       int // how often all servers crash at once
-	Batch                         int // of a server
-	Bytes, WindowBytes            int // of a server
-	Past                          int // percent of reads that ask the store alone, as a server that is left behind does
-}
-
-// NewMeshConfig draws a storm.
-func NewMeshConfig(seed uint64) MeshConfig {
-	r := newWorld(seed).rng("config")
-	pick := func(vs ...int) int { return vs[r.IntN(len(vs))] }
-	cfg := MeshConfig{
-		Servers: pick(1, 2, 3, 3, 3, 4, 5), Keys: pick(1, 2, 3, 6), Clients: 2 + r.IntN(5), Calls: 60 + r.IntN(120),
-		Window: pick(2, 5, 0), Capacity: pick(1, 2, 0, 0),
-		Delay: lease.Tick(pick(100, 2_000, 20_000)), Disk: lease.Tick(pick(0, 1_000, 10_000)),
-		Crawl: pick(0, 0, 5, 30), Breaks: pick(0, 0, 3, 10), Evictions: pick(0, 10, 60), Lost: pick(0, 5, 25),
-		Roam: pick(10, 50, 100), Branch: pick(0, 5, 15), Strip: pick(0, 10, 50), External: r.IntN(10) == 0,
-	}
-	if r.IntN(2) == 0 {
-		cfg.Crashes, cfg.Suspects, cfg.Joins = r.IntN(4), r.IntN(3), r.IntN(4)
-	}
-	cfg.Waits = pick(1, 3, 0)
-	cfg.Versions, cfg.Transact = pick(1, 2, 4), pick(0, 10, 40)
-	cfg.Beat = (cfg.Delay + cfg.Disk) * lease.Tick(pick(1, 4, 20))
-	if r.IntN(3) == 0 {
-		cfg.Concurrent, cfg.External = true, false
-	} else if r.IntN(4) == 0 {
-		cfg.Triggers = 1 + r.IntN(20)
-	}
-	if r := newWorld(seed).rng("async"); !cfg.Concurrent && r.IntN(2) == 0 {
-		cfg.Async, cfg.Late, cfg.Outages, cfg.Batch = true, []int{1, 1, 10}[r.IntN(3)], []int{0, 0, 1, 2}[r.IntN(4)], []int{1, 3, 0}[r.IntN(3)]
-	}
-	if r := newWorld(seed).rng("bytes"); r.IntN(2) == 0 {
-		cfg.Bytes, cfg.WindowBytes = []int{0, 300, 2000}[r.IntN(3)], []int{0, 200, 700, 3000}[r.IntN(4)]
-	}
-	if r := newWorld(seed).rng("past reads"); !cfg.Async {
-		cfg.Past = []int{0, 0, 5, 30}[r.IntN(4)]
-	}
-	return cfg
-}
-
 // meshStorm is the world of causal: servers with the machines that ship, one store, a
 // ring of connections, and clients that roam.
 type meshStorm struct {
 	*world
-	cfg       MeshConfig
+	cfg       CausalConfig
 	store     *MeshStore
 	nodes     []*meshNode // every incarnation, by its number less one
 	view      mesh.View   // the coordinator's
@@ -134,9 +76,10 @@ type meshCall struct {
 
 const mostMeshEvents = 1_000_000 // ten times what any seed has taken
 
-// RunMesh runs a storm to its end, and on until nothing is under way.
-func RunMesh(seed uint64, cfg MeshConfig, log bool) (res Result) {
-	s := &meshStorm{world: newWorld(seed), cfg: cfg, store: NewMeshStore(), open: map[mesh.Op]*meshCall{}, acted: map[string]bool{}, calls: cfg.Calls, logged: log}
+// runCausal runs a plan to its end, and on until nothing is under way.
+func runCausal(p CausalPlan, log bool) (res Result) {
+	cfg := p.Config
+	s := &meshStorm{world: newWorld(p.Seed), cfg: cfg, store: NewMeshStore(), open: map[mesh.Op]*meshCall{}, acted: map[string]bool{}, calls: cfg.Calls, logged: log}
 	s.res.Sometimes = map[string]int{}
 	if cfg.Concurrent {
 		s.store.Concurrent()
@@ -148,6 +91,9 @@ func RunMesh(seed uint64, cfg MeshConfig, log bool) (res Result) {
 		}
 	}()
 	s.begin()
+	for _, f := range p.Faults {
+		s.after(f.At, func() { s.inject(f) })
+	}
 	for s.res.Err == nil && s.calls > 0 && s.next(1<<50) {
 		if s.res.Events++; s.res.Events > mostMeshEvents {
 			s.fail(fmt.Errorf("%d calls are left after %d events", s.calls, s.res.Events))
@@ -184,28 +130,6 @@ func (s *meshStorm) begin() {
 		s.clients = append(s.clients, c)
 		s.think(c)
 	}
-	r := s.rng("faults")
-	span := lease.Tick(s.cfg.Calls) * (s.cfg.Delay + s.cfg.Disk) / lease.Tick(s.cfg.Clients) * 3
-	plan := func(n int, do func(n *meshNode)) {
-		for range n {
-			i := r.IntN(100)
-			s.after(lease.Tick(r.Int64N(int64(span))), func() { do(s.nodes[i%len(s.nodes)]) })
-		}
-	}
-	plan(s.cfg.Breaks, s.cut)
-	plan(s.cfg.Crashes, s.crash)
-	plan(s.cfg.Suspects, s.suspect)
-	plan(s.cfg.Joins, func(*meshNode) { s.join() })
-	plan(s.cfg.Outages, func(*meshNode) { s.outage() })
-	plan(s.cfg.Triggers, func(*meshNode) {
-		value := ""
-		if !chance(r, 20) {
-			value = fmt.Sprint("outside", s.calls)
-		}
-		s.sometimes("a row is written externally")
-		s.store.Trigger(s.key(r), value, uint64(s.now)/1000)
-	})
-	plan(s.cfg.Evictions, func(n *meshNode) { s.step(n, mesh.Evicted{Key: s.key(r)}) })
 }
 
 // options of an incarnation that begins now.
@@ -213,8 +137,6 @@ func (s *meshStorm) options(o mesh.Incarnation) mesh.Options {
 	return mesh.Options{Incarnation: o, View: s.view, Window: s.cfg.Window, Keys: s.cfg.Capacity, Versions: s.cfg.Versions, Waits: s.cfg.Waits, Concurrent: s.cfg.Concurrent,
 		Async: s.cfg.Async, Batch: s.cfg.Batch, Bytes: s.cfg.Bytes, WindowBytes: s.cfg.WindowBytes}
 }
-
-func (s *meshStorm) key(r *rand.Rand) string { return string(rune('a' + r.IntN(s.cfg.Keys))) }
 
 func (s *meshStorm) beat() {
 	for _, n := range s.nodes {
@@ -234,7 +156,7 @@ func (s *meshStorm) fail(err error) {
 
 func (s *meshStorm) log(format string, a ...any) {
 	if s.logged {
-		s.res.Log = append(s.res.Log, fmt.Sprintf("%9s  ", show(s.now))+fmt.Sprintf(format, a...))
+		s.res.Log = append(s.res.Log, fmt.Sprintf("%12s  ", showMicros(s.now))+fmt.Sprintf(format, a...))
 	}
 }
 
@@ -345,7 +267,7 @@ func (s *meshStorm) disk() lease.Tick { return spread(s.rng("disk"), s.cfg.Disk)
 // done as well, or it is done late.
 func (s *meshStorm) ask(n *meshNode, do func() mesh.Input, lost mesh.Input) {
 	r := s.rng("store")
-	if s.calm || !chance(r, s.cfg.Lost) {
+	if s.calm || !chance(r, s.cfg.Unanswered) {
 		s.after(s.disk(), func() {
 			in := do()
 			s.after(s.disk(), func() { s.step(n, in) })

@@ -82,7 +82,7 @@ func (x *transaction) next() {
 		x.commit()
 		return
 	case r.IntN(4) == 0:
-		k := s.key(r)
+		k := s.cfg.key(r)
 		tx.Set(mesh.Mut{Key: k, Value: fmt.Appendf(nil, "t%d.%d", s.ops, x.steps), Delete: r.IntN(8) == 0, Supersedes: x.saw[k].Dots()})
 		x.wrote = append(x.wrote, k)
 		x.next()
@@ -94,9 +94,9 @@ func (x *transaction) next() {
 		x.tx.Join(x.branch)
 		x.branch, tx = nil, x.tx
 	}
-	keys := []string{s.key(r)}
+	keys := []string{s.cfg.key(r)}
 	if r.IntN(3) == 0 {
-		keys = append(keys, s.key(r))
+		keys = append(keys, s.cfg.key(r))
 	}
 	x.call(func(op mesh.Op) mesh.Input { return tx.Look(op, keys...) }, func(reply mesh.Reply) {
 		items, outcome := tx.Looked(reply, keys...)

@@ -9,10 +9,9 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// Plan is all that is decided before a run: its sizes and rates, the calls that
-// clients make, and the faults that are injected. The same plan always runs the
-// same way; what remains of it when parts are taken out runs nearly so.
-type Plan struct {
+// LinearPlan is a plan of the simulation of linear: its sizes and rates, the calls that clients
+// make, and the faults that are injected.
+type LinearPlan struct {
 	Seed   uint64
 	Config Config
 	Calls  []Call
@@ -95,8 +94,8 @@ const (
 	sec lease.Tick = 1e9
 )
 
-// NewPlan draws a plan from a seed.
-func NewPlan(seed uint64) Plan {
+// NewLinearPlan draws a plan from a seed.
+func NewLinearPlan(seed uint64) LinearPlan {
 	r := rand.New(rand.NewPCG(seed, 0x66726573686574))
 	pick := func(of ...lease.Tick) lease.Tick { return of[r.IntN(len(of))] }
 	c := Config{
@@ -106,7 +105,7 @@ func NewPlan(seed uint64) Plan {
 		Lag: []int{0, 10, 40}[r.IntN(3)], Tags: r.IntN(2) == 0, Queue: []int{0, 0, 2}[r.IntN(3)],
 	}
 	c.Beat = c.Lease / 5
-	p := Plan{Seed: seed, Config: c}
+	p := LinearPlan{Seed: seed, Config: c}
 	p.calls(r, pick(20*ms, 100*ms, 500*ms))
 	p.faults(r)
 	p.groups()
@@ -114,7 +113,7 @@ func NewPlan(seed uint64) Plan {
 }
 
 // groups has an operator replicate keys in half of the plans.
-func (p *Plan) groups() {
+func (p *LinearPlan) groups() {
 	r := rand.New(rand.NewPCG(p.Seed, 0x67726f7570))
 	if p.Config.Groups = r.IntN(2) == 0; !p.Config.Groups {
 		return
@@ -139,7 +138,7 @@ func (p *Plan) groups() {
 }
 
 // heat has a key read everywhere, and written now and then, for a while.
-func (p *Plan) heat(r *rand.Rand, key string, from lease.Tick) {
+func (p *LinearPlan) heat(r *rand.Rand, key string, from lease.Tick) {
 	for t := from; t < min(from+10*sec, p.Config.Span) && len(p.Calls) < 1500; t += spread(r, 300*ms) {
 		c := Call{At: t, Node: r.IntN(p.Config.Nodes), Keys: []string{key}}
 		if r.IntN(4) == 0 {
@@ -151,7 +150,7 @@ func (p *Plan) heat(r *rand.Rand, key string, from lease.Tick) {
 
 func key(i int) string { return string(rune('b' + 2*i)) } // room for boundaries in between
 
-func (p *Plan) calls(r *rand.Rand, gap lease.Tick) {
+func (p *LinearPlan) calls(r *rand.Rand, gap lease.Tick) {
 	weight := []int{6, 3, 1, 2, 1}
 	for i := range weight {
 		weight[i] *= r.IntN(3)
@@ -202,7 +201,7 @@ func (p *Plan) calls(r *rand.Rand, gap lease.Tick) {
 	}
 }
 
-func (p *Plan) faults(r *rand.Rand) {
+func (p *LinearPlan) faults(r *rand.Rand) {
 	var on []FaultKind
 	for k := range faultKinds {
 		if r.IntN(2) == 0 {
@@ -227,7 +226,7 @@ func (p *Plan) faults(r *rand.Rand) {
 }
 
 // String is the plan for people.
-func (p Plan) String() string {
+func (p LinearPlan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d: %d calls, %d faults, %+v\n", p.Seed, len(p.Calls), len(p.Faults), p.Config)
 	for _, f := range p.Faults {
@@ -240,3 +239,29 @@ func (p Plan) String() string {
 }
 
 func show(t lease.Tick) string { return fmt.Sprintf("%d.%03ds", t/sec, t%sec/ms) }
+
+// Run implements Plan.
+func (p LinearPlan) Run(log bool) Result { return runLinear(p, log) }
+
+func (p LinearPlan) until(at lease.Tick) Plan {
+	p.Calls = slices.DeleteFunc(slices.Clone(p.Calls), func(c Call) bool { return c.At > at })
+	p.Faults = slices.DeleteFunc(slices.Clone(p.Faults), func(f Fault) bool { return f.At > at })
+	return p
+}
+
+func (p LinearPlan) lists() []list {
+	return []list{
+		parts(p.Faults, func(f []Fault) Plan { p.Faults = f; return p }),
+		parts(p.Calls, func(c []Call) Plan { p.Calls = c; return p }),
+	}
+}
+
+func (p LinearPlan) calmer() []Plan {
+	return calmer(p.Config, func(c Config) Plan { p.Config = c; return p },
+		func(c *Config) { c.Lag = 0 },
+		func(c *Config) { c.Tags = false },
+		func(c *Config) { c.Queue = 0 },
+		func(c *Config) { c.Drift = 0 },
+		func(c *Config) { c.Assigners = 1 },
+	)
+}

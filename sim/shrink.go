@@ -1,24 +1,84 @@
 package sim
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+
+	"github.com/freshet-cache/freshet/shard/lease"
+)
+
+// Plan is all that is decided before a run. The same plan always runs the same way; what
+// remains of it when parts are taken out runs nearly so.
+type Plan interface {
+	// String is the plan for people.
+	fmt.Stringer
+	// Run runs the plan to its end, and on until nothing is under way. With log, the result
+	// says what happened.
+	Run(log bool) Result
+
+	until(at lease.Tick) Plan // without what begins after an instant
+	lists() []list            // what parts can be taken out of
+	calmer() []Plan           // with one thing turned off in each
+}
+
+// Simulation is one of the simulated worlds.
+type Simulation struct {
+	Name string
+	Of   string                 // what runs in it
+	New  func(seed uint64) Plan // draws a plan
+}
+
+// Simulations are all there are.
+var Simulations = []Simulation{
+	{"linear", "the machines of linear and of its leases", func(seed uint64) Plan { return NewLinearPlan(seed) }},
+	{"causal", "the machines of causal", func(seed uint64) Plan { return NewCausalPlan(seed) }},
+}
+
+// list is a part of a plan that is a list.
+type list struct {
+	n       int
+	without func(from, to int) Plan
+}
+
+func parts[T any](all []T, with func([]T) Plan) list {
+	return list{len(all), func(from, to int) Plan { return with(slices.Concat(all[:from], all[to:])) }}
+}
+
+// calmer are the plans that changes of a configuration make, but for those that change nothing.
+func calmer[C comparable](now C, with func(C) Plan, changes ...func(*C)) (out []Plan) {
+	for _, change := range changes {
+		c := now
+		if change(&c); c != now {
+			out = append(out, with(c))
+		}
+	}
+	return out
+}
 
 // Shrink takes out of a failing plan what it can, as long as the plan still
 // fails, in at most runs runs. It may end in another failure than it began with:
 // any is worth looking at.
 func Shrink(p Plan, runs int) (Plan, Result) {
 	s := &shrinker{best: p, left: runs}
-	s.res = Run(p, false)
+	s.res = p.Run(false)
 	if s.res.Err == nil {
 		return p, s.res
 	}
-	for size := -1; size != s.size() && s.left > 0; {
-		size = s.size()
-		s.truncate()
-		s.best.Faults = reduce(s, s.best.Faults, func(p *Plan, f []Fault) { p.Faults = f })
-		s.best.Calls = reduce(s, s.best.Calls, func(p *Plan, c []Call) { p.Calls = c })
-		s.calm()
+	for smaller := true; smaller && s.left > 0; {
+		smaller = false
+		s.try(s.best.until(s.res.At))
+		for i := range s.best.lists() {
+			smaller = s.reduce(i) || smaller
+		}
+		for i := 0; i < len(s.best.calmer()); {
+			if s.try(s.best.calmer()[i]) {
+				smaller = true
+			} else {
+				i++
+			}
+		}
 	}
-	return s.best, Run(s.best, true)
+	return s.best, s.best.Run(true)
 }
 
 type shrinker struct {
@@ -27,14 +87,12 @@ type shrinker struct {
 	left int
 }
 
-func (s *shrinker) size() int { return len(s.best.Calls) + len(s.best.Faults) }
-
 // try adopts a plan that still fails.
 func (s *shrinker) try(p Plan) bool {
 	if s.left--; s.left < 0 {
 		return false
 	}
-	res := Run(p, false)
+	res := p.Run(false)
 	if res.Err == nil {
 		return false
 	}
@@ -42,44 +100,23 @@ func (s *shrinker) try(p Plan) bool {
 	return true
 }
 
-// truncate drops what was to happen after the failure.
-func (s *shrinker) truncate() {
-	p := s.best
-	p.Calls = slices.DeleteFunc(slices.Clone(p.Calls), func(c Call) bool { return c.At > s.res.At })
-	p.Faults = slices.DeleteFunc(slices.Clone(p.Faults), func(f Fault) bool { return f.At > s.res.At })
-	s.try(p)
-}
-
-// calm turns off what a plan can do without.
-func (s *shrinker) calm() {
-	for _, change := range []func(c *Config){
-		func(c *Config) { c.Lag = 0 },
-		func(c *Config) { c.Tags = false },
-		func(c *Config) { c.Queue = 0 },
-		func(c *Config) { c.Drift = 0 },
-		func(c *Config) { c.Assigners = 1 },
-	} {
-		p := s.best
-		if change(&p.Config); p.Config != s.best.Config {
-			s.try(p)
-		}
-	}
-}
-
-// reduce takes out ever smaller parts of a list (delta debugging).
-func reduce[T any](s *shrinker, all []T, set func(p *Plan, part []T)) []T {
-	for part := max(1, len(all)/2); len(all) > 0; part /= 2 {
-		for at := 0; at < len(all); {
-			p, rest := s.best, slices.Concat(all[:at], all[min(at+part, len(all)):])
-			if set(&p, rest); s.try(p) {
-				all = rest
+// reduce takes ever smaller parts out of the plan's i-th list (delta debugging), and reports
+// whether the plan is smaller now.
+func (s *shrinker) reduce(i int) (smaller bool) {
+	for part := max(1, s.best.lists()[i].n/2); ; part /= 2 {
+		for at := 0; ; {
+			all := s.best.lists()[i]
+			if at >= all.n {
+				break
+			}
+			if s.try(all.without(at, min(at+part, all.n))) {
+				smaller = true
 			} else {
 				at += part
 			}
 		}
 		if part == 1 {
-			break
+			return smaller
 		}
 	}
-	return all
 }

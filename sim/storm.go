@@ -22,7 +22,7 @@ type Result struct {
 // coordinator, assigners, and messages between them.
 type storm struct {
 	*world
-	plan       Plan
+	plan       LinearPlan
 	store      *Store
 	judge      *Judge
 	nodes      []*stormNode
@@ -40,7 +40,7 @@ type storm struct {
 
 // Run runs a plan to its end, and on until nothing is under way. With log it
 // writes down what happens.
-func Run(p Plan, log bool) (res Result) {
+func runLinear(p LinearPlan, log bool) (res Result) {
 	s := &storm{world: newWorld(p.Seed), plan: p, store: NewStore(), judge: NewJudge(), belief: map[string]string{}, open: map[int]*stormNode{}, values: map[string][]item{}, logged: log}
 	s.res.Sometimes = map[string]int{}
 	s.storec = newClock(s.rng("store clock"), p.Config.Drift)

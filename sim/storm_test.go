@@ -28,11 +28,11 @@ func campaign(t *testing.T) uint64 {
 // TestStorms runs the seeds that have failed once, and then as many as asked.
 func TestStorms(t *testing.T) {
 	n := campaign(t)
-	seeds := append(failed(t), make([]uint64, n)...)
+	seeds := append(failed(t, "linear"), make([]uint64, n)...)
 	for i := range n {
 		seeds[len(seeds)-int(n-i)] = i + 1
 	}
-	seen, events := try(t, seeds, "freshet sim linear --seed %d", func(seed uint64) Result { return Run(NewPlan(seed), false) })
+	seen, events := try(t, seeds, "freshet sim linear --seed %d", func(seed uint64) Result { return NewLinearPlan(seed).Run(false) })
 	for _, what := range Rare() {
 		if n := seen[what]; n == 0 && !testing.Short() {
 			t.Errorf("never in %d seeds: %s", len(seeds), what)
@@ -85,9 +85,9 @@ func try(t *testing.T, seeds []uint64, repeat string, run func(seed uint64) Resu
 	return seen, events
 }
 
-// failed are the seeds of testdata/seeds.txt, which have found something.
-func failed(t *testing.T) (out []uint64) {
-	f, err := os.Open("testdata/seeds.txt")
+// failed are the seeds of a simulation which have found something.
+func failed(t *testing.T, simulation string) (out []uint64) {
+	f, err := os.Open("testdata/" + simulation + ".txt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func failed(t *testing.T) (out []uint64) {
 		}
 		n, err := strconv.ParseUint(line, 10, 64)
 		if err != nil {
-			t.Fatalf("testdata/seeds.txt: %v", err)
+			t.Fatalf("testdata/%s.txt: %v", simulation, err)
 		}
 		out = append(out, n)
 	}
@@ -109,7 +109,7 @@ func failed(t *testing.T) (out []uint64) {
 // The same plan gives the same run, event by event: or no seed could be replayed.
 func TestRunsRepeat(t *testing.T) {
 	for seed := range uint64(5) {
-		a, b := Run(NewPlan(seed), true), Run(NewPlan(seed), true)
+		a, b := NewLinearPlan(seed).Run(true), NewLinearPlan(seed).Run(true)
 		if a.Events != b.Events || strings.Join(a.Log, "\n") != strings.Join(b.Log, "\n") {
 			t.Fatalf("seed %d ran in two ways: %d and %d events", seed, a.Events, b.Events)
 		}
@@ -118,18 +118,37 @@ func TestRunsRepeat(t *testing.T) {
 
 // A plan that fails is made smaller, and goes on failing.
 func TestShrink(t *testing.T) {
-	p := NewPlan(7)
+	p := NewLinearPlan(7)
 	p.Config.Lease = 2 * sec
 	p.Config.Span = 10 * sec
 	p.Calls = append(p.Calls, Call{At: 3 * sec, Node: -1}) // of no key: nobody can take it
-	small, res := Shrink(p, 500)
+	shrunk, res := Shrink(p, 500)
 	if res.Err == nil {
 		t.Fatal("it does not fail any more")
 	}
+	small := shrunk.(LinearPlan)
 	if n := len(small.Calls) + len(small.Faults); n > 3 {
 		t.Fatalf("%d calls and faults are left:\n%v", n, small)
 	}
 	if len(res.Log) == 0 || !strings.Contains(fmt.Sprint(small), "seed 7") {
 		t.Fatal("nothing says what happened")
+	}
+}
+
+// A plan of causal that fails is made smaller too: of its faults the one is left that does it,
+// and of its sizes what that takes.
+func TestShrinkCausal(t *testing.T) {
+	p := NewCausalPlan(3)
+	p.Faults = append(p.Faults, CausalFault{At: 1, Kind: CausalBreak, Node: -1}) // there is no such server
+	shrunk, res := Shrink(p, 500)
+	if res.Err == nil {
+		t.Fatal("it does not fail any more")
+	}
+	small := shrunk.(CausalPlan)
+	if len(small.Faults) != 1 || small.Config.Servers > 2 || small.Config.Clients != 1 || small.Config.Calls != 1 {
+		t.Fatalf("it is no smaller than\n%v", small)
+	}
+	if len(res.Log) == 0 || !strings.Contains(fmt.Sprint(small), "break server -1") {
+		t.Fatalf("nothing says what happened: %v\n%v", small, res.Log)
 	}
 }

@@ -15,21 +15,29 @@ import (
 )
 
 func simulate() *cobra.Command {
-	cmd := &cobra.Command{Use: "sim", Short: "run the deterministic simulator by seed; shrink and print what failed"}
+	cmd := &cobra.Command{Use: "sim", Short: "run a deterministic simulation by seed; shrink and print what failed"}
+	for _, of := range sim.Simulations {
+		cmd.AddCommand(simulation(of))
+	}
+	return cmd
+}
+
+// simulation is the command of one of them.
+func simulation(of sim.Simulation) *cobra.Command {
 	var first, seeds uint64
 	var limit time.Duration
 	var shrink int
 	var log bool
-	linear := &cobra.Command{
-		Use: "linear", Short: "storms over the machines of linear and its leases", Args: cobra.NoArgs,
-		Long: "sim linear runs the machines that serve runs, in a world of virtual time where nodes,\nassigners, links and the store fail as the seed says. The same seed always runs the\nsame way. A seed that breaks a promise is shrunk and printed.",
+	cmd := &cobra.Command{
+		Use: of.Name, Short: "simulate " + of.Of, Args: cobra.NoArgs,
+		Long: "sim " + of.Name + " runs " + of.Of + ", which are those that serve\nruns, in a world of virtual time where processes, links and the store fail as the\nseed says. The same seed always runs the same way. A seed that breaks a promise is\nshrunk and printed.",
 	}
-	linear.Flags().Uint64Var(&first, "seed", 1, "the first seed")
-	linear.Flags().Uint64Var(&seeds, "seeds", 1, "how many seeds to run, one after the other")
-	linear.Flags().DurationVar(&limit, "for", 0, "stop after this time, though fewer than --seeds were run; without --seeds, as many as fit")
-	linear.Flags().IntVar(&shrink, "shrink", 3000, "at most so many runs to make a failure small; 0 leaves it as it is")
-	linear.Flags().BoolVar(&log, "log", false, "print what happens, also if nothing fails")
-	linear.RunE = func(cmd *cobra.Command, _ []string) error {
+	cmd.Flags().Uint64Var(&first, "seed", 1, "the first seed")
+	cmd.Flags().Uint64Var(&seeds, "seeds", 1, "how many seeds to run, one after the other")
+	cmd.Flags().DurationVar(&limit, "for", 0, "stop after this time, though fewer than --seeds were run; without --seeds, as many as fit")
+	cmd.Flags().IntVar(&shrink, "shrink", 3000, "at most so many runs to make a failure small; 0 leaves it as it is")
+	cmd.Flags().BoolVar(&log, "log", false, "print what happens, also if nothing fails")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		out, seen, events, began := cmd.OutOrStdout(), map[string]int{}, 0, time.Now()
 		if limit > 0 && !cmd.Flags().Changed("seeds") {
 			seeds = math.MaxUint64 - first
@@ -40,10 +48,10 @@ func simulate() *cobra.Command {
 				seeds = i
 				break
 			}
-			plan := sim.NewPlan(first + i)
-			res := sim.Run(plan, log)
+			plan := of.New(first + i)
+			res := plan.Run(log)
 			if res.Err != nil {
-				return broken(out, plan, res, shrink)
+				return broken(out, first+i, plan, res, shrink)
 			}
 			for _, l := range res.Log {
 				fmt.Fprintln(out, l)
@@ -62,7 +70,6 @@ func simulate() *cobra.Command {
 		fmt.Fprintf(out, "%d seeds from %d on, %d events: every promise held\n", seeds, first, events)
 		return nil
 	}
-	cmd.AddCommand(linear)
 	return cmd
 }
 
@@ -80,16 +87,16 @@ func simLine(done, seeds uint64, events int, took, limit time.Duration) string {
 }
 
 // broken shows the smallest plan found that breaks a promise, and what happened.
-func broken(out io.Writer, plan sim.Plan, res sim.Result, shrink int) error {
-	fmt.Fprintf(out, "seed %d: %v\n", plan.Seed, res.Err)
+func broken(out io.Writer, seed uint64, plan sim.Plan, res sim.Result, shrink int) error {
+	fmt.Fprintf(out, "seed %d: %v\n", seed, res.Err)
 	if shrink > 0 {
 		plan, res = sim.Shrink(plan, shrink)
 	} else {
-		res = sim.Run(plan, true)
+		res = plan.Run(true)
 	}
 	fmt.Fprintf(out, "\nthe plan:\n%v\nwhat happened:\n", plan)
 	for _, l := range res.Log {
 		fmt.Fprintln(out, l)
 	}
-	return errors.Join(fmt.Errorf("seed %d breaks a promise", plan.Seed), res.Err)
+	return errors.Join(fmt.Errorf("seed %d breaks a promise", seed), res.Err)
 }
