@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/freshet-cache/freshet/redis"
 	"github.com/freshet-cache/freshet/resp"
 )
 
@@ -90,7 +91,7 @@ var helpCommands = []resp.Command{
 func (n *Node) help(args [][]byte, w *resp.Writer) {
 	var lines []string
 	for _, c := range n.p.commands {
-		if c.Group == "freshet" && (len(args) == 1 || lower(args[1]) == c.Name || "fr."+lower(args[1]) == c.Name) {
+		if c.Group == "freshet" && (len(args) == 1 || redis.Lower(args[1]) == c.Name || "fr."+redis.Lower(args[1]) == c.Name) {
 			lines = append(lines, c.Summary)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/freshet-cache/freshet/linear"
+	"github.com/freshet-cache/freshet/redis"
 	"github.com/freshet-cache/freshet/resp"
 )
 
@@ -41,7 +42,7 @@ func (n *Node) Gets(c *resp.Conn, cmd *resp.Command, keys [][]byte, w *resp.Writ
 				n.track.read(keys[at+i], e)
 			}
 			s.copy += uint64(flag(e.Copy))
-			if value(e, w); len(w.Bytes()) > gatherBytes {
+			if redis.Value(e, w); len(w.Bytes()) > gatherBytes {
 				w.MayBlock()
 			}
 		}

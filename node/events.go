@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/internal/eventlog"
+	"github.com/freshet-cache/freshet/redis"
 	"github.com/freshet-cache/freshet/resp"
 	"github.com/freshet-cache/freshet/shard/lease"
 	"github.com/freshet-cache/freshet/store"
@@ -111,7 +112,7 @@ func (n *Node) uncertain(j *job, keys []string, w *resp.Writer, before int) {
 	}
 	name := "exec"
 	if !j.multi {
-		name = lower(j.cmds[0][0])
+		name = redis.Lower(j.cmds[0][0])
 	}
 	eventlog.OutcomeUnknown.Log(n.log, "a write may or may not take effect", "key_hash", strings.TrimPrefix(n.p.hashed(keys[0]), "#"), "request", name)
 }

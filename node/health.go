@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/freshet-cache/freshet/redis"
 	"github.com/freshet-cache/freshet/resp"
 )
 
@@ -91,7 +92,7 @@ func (n *Node) setting(c *resp.Conn, args [][]byte, w *resp.Writer) {
 		return
 	}
 	for i := 2; i < len(args); i += 2 {
-		if err := n.p.setLog(lower(args[i]), lower(args[i+1]), c.RemoteAddr()); err != nil {
+		if err := n.p.setLog(redis.Lower(args[i]), redis.Lower(args[i+1]), c.RemoteAddr()); err != nil {
 			w.Error("ERR CONFIG SET: " + err.Error())
 			return
 		}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
+
+	"github.com/freshet-cache/freshet/redis"
 )
 
 // section is one section of INFO.
@@ -32,7 +34,7 @@ var sections = []section{
 func (n *Node) info(args [][]byte) string {
 	wanted := map[string]bool{}
 	for _, a := range args {
-		wanted[lower(a)] = true
+		wanted[redis.Lower(a)] = true
 	}
 	all := wanted["all"] || wanted["everything"]
 	def := len(wanted) == 0 || wanted["default"]

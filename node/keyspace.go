@@ -9,6 +9,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/freshet-cache/freshet/redis"
 	"github.com/freshet-cache/freshet/resp"
 )
 
@@ -85,7 +86,7 @@ func (n *Node) other(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.Wri
 		w.BulkString(strconv.FormatInt(now.Unix(), 10))
 		w.BulkString(strconv.Itoa(now.Nanosecond() / 1000))
 	case "script":
-		scripting(args, w)
+		redis.Scripting(args, w)
 	case "fr.help":
 		n.help(args, w)
 	case "fr.link":
@@ -171,27 +172,27 @@ func (n *Node) scan(ctx context.Context, args [][]byte, w *resp.Writer) {
 	match, count, none := "*", 10, false
 	for i := 2; i < len(args); i += 2 {
 		if i+1 >= len(args) {
-			w.Error(errSyntax)
+			w.Error(redis.ErrSyntax)
 			return
 		}
-		switch lower(args[i]) {
+		switch redis.Lower(args[i]) {
 		case "match":
 			match = string(args[i+1])
 		case "count":
-			n, ok := integer(args[i+1])
+			n, ok := redis.Integer(args[i+1])
 			switch {
 			case !ok:
-				w.Error(errInteger)
+				w.Error(redis.ErrInteger)
 				return
 			case n < 1:
-				w.Error(errSyntax)
+				w.Error(redis.ErrSyntax)
 				return
 			}
 			count = int(min(n, 100_000))
 		case "type":
-			none = lower(args[i+1]) != "string"
+			none = redis.Lower(args[i+1]) != "string"
 		default:
-			w.Error(errSyntax)
+			w.Error(redis.ErrSyntax)
 			return
 		}
 	}
@@ -224,7 +225,7 @@ func matching(keys []string, pattern string) []string {
 	}
 	var out []string
 	for _, k := range keys {
-		if glob(pattern, k) {
+		if redis.Match(pattern, k) {
 			out = append(out, k)
 		}
 	}
@@ -271,21 +272,21 @@ func (n *Node) randomKey(ctx context.Context, w *resp.Writer) {
 }
 
 func (n *Node) config(c *resp.Conn, args [][]byte, w *resp.Writer) {
-	if lower(args[1]) == "set" {
+	if redis.Lower(args[1]) == "set" {
 		n.setting(c, args, w)
 		return
 	}
 	known := map[string]string{"save": "", "appendonly": "no", "maxmemory": strconv.FormatInt(n.p.cfg.Memory, 10),
 		"maxclients": strconv.Itoa(n.p.cfg.MaxConns), "databases": "1", "proto-max-bulk-len": strconv.Itoa(n.p.cfg.MaxValue),
 		"log-level": n.p.events.Level(), "log-format": n.p.events.Format()}
-	if lower(args[1]) != "get" || len(args) < 3 {
+	if redis.Lower(args[1]) != "get" || len(args) < 3 {
 		w.Error("ERR only CONFIG GET and CONFIG SET are supported; settings are flags of freshet serve")
 		return
 	}
 	out := map[string]string{}
 	for _, pattern := range args[2:] {
 		for k, v := range known {
-			if glob(lower(pattern), k) {
+			if redis.Match(redis.Lower(pattern), k) {
 				out[k] = v
 			}
 		}

@@ -10,29 +10,13 @@ import (
 	"github.com/freshet-cache/freshet/store"
 )
 
-// kv is what a command sees: the state of its keys, and what it changes. The
-// same command runs alone, in a transaction, or for another node.
-type kv interface {
-	// get is the state of a key; false means that the command must stop, its
-	// answer is an error already.
-	get(key []byte) (linear.Entry[string], bool)
-	// put sets a key; ttl 0 is for ever, linear.KeepTTL keeps the deadline.
-	put(key []byte, value string, ttl time.Duration)
-	del(key []byte)
-	// limit is the longest value, in bytes: what would be longer must not be made.
-	limit() int
-}
-
-// command is one data command. It writes one reply, whatever happens.
-type command func(x kv, args [][]byte, w *resp.Writer)
-
 // maxAnswer bounds the values that one command or transaction reads, unless it is
 // a single one: a name said a million times must not become a million values.
 const maxAnswer = 128 << 20
 
 var errAnswer = errors.New("the values asked for have more than 128 MiB together, nothing was done; ask for fewer at once")
 
-// tx is the kv of commands that write: inside an update, at the owner.
+// tx is the redis.KV of commands that write: inside an update, at the owner.
 type tx struct {
 	*linear.Tx[string]
 	max  int
@@ -40,10 +24,10 @@ type tx struct {
 	err  error
 }
 
-func (t *tx) limit() int { return t.max }
+func (t *tx) Limit() int { return t.max }
 
-func (t *tx) get(key []byte) (linear.Entry[string], bool) {
-	e, err := t.Get(string(key))
+func (t *tx) Get(key []byte) (linear.Entry[string], bool) {
+	e, err := t.Tx.Get(string(key))
 	if t.size += len(e.Value); t.size > max(maxAnswer, t.max) {
 		err = errAnswer
 	}
@@ -51,7 +35,7 @@ func (t *tx) get(key []byte) (linear.Entry[string], bool) {
 	return e, err == nil
 }
 
-func (t *tx) put(key []byte, value string, ttl time.Duration) {
+func (t *tx) Put(key []byte, value string, ttl time.Duration) {
 	if len(value) > t.max {
 		t.err = errors.Join(t.err, fmt.Errorf("%w: %d bytes, and values have at most %d", store.ErrTooLarge, len(value), t.max))
 		return
@@ -59,9 +43,9 @@ func (t *tx) put(key []byte, value string, ttl time.Duration) {
 	t.err = errors.Join(t.err, t.PutTTL(string(key), value, ttl))
 }
 
-func (t *tx) del(key []byte) { t.err = errors.Join(t.err, t.Delete(string(key))) }
+func (t *tx) Delete(key []byte) { t.err = errors.Join(t.err, t.Tx.Delete(string(key))) }
 
-// reader is the kv of commands that only read: each key by itself, from
+// reader is the redis.KV of commands that only read: each key by itself, from
 // wherever its latest state is.
 type reader struct {
 	n     *Node
@@ -72,15 +56,15 @@ type reader struct {
 	err   error
 }
 
-func (r *reader) get(key []byte) (linear.Entry[string], bool) {
+func (r *reader) Get(key []byte) (linear.Entry[string], bool) {
 	e, err := r.n.read(r.c, key, r.w, r.track)
-	if r.size += len(e.Value); r.size > max(maxAnswer, r.limit()) {
+	if r.size += len(e.Value); r.size > max(maxAnswer, r.Limit()) {
 		err = errAnswer
 	}
 	r.err = errors.Join(r.err, err)
 	return e, err == nil
 }
 
-func (r *reader) limit() int                        { return r.n.p.cfg.MaxValue }
-func (r *reader) put([]byte, string, time.Duration) { panic("node: a command that only reads writes") }
-func (r *reader) del([]byte)                        { panic("node: a command that only reads deletes") }
+func (r *reader) Limit() int                        { return r.n.p.cfg.MaxValue }
+func (r *reader) Put([]byte, string, time.Duration) { panic("node: a command that only reads writes") }
+func (r *reader) Delete([]byte)                     { panic("node: a command that only reads deletes") }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/freshet-cache/freshet/linear"
 	"github.com/freshet-cache/freshet/link"
+	"github.com/freshet-cache/freshet/redis"
 	"github.com/freshet-cache/freshet/resp"
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
@@ -209,7 +210,7 @@ func (n *Node) Command(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.W
 				n.track.read(key, e)
 			}
 			n.session(c).hit(e.Copy)
-			value(e, w)
+			redis.Value(e, w)
 			return
 		}
 	}
@@ -223,21 +224,21 @@ func (n *Node) Command(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.W
 		n.version(c, args[1], w)
 		return
 	case "mset":
-		if unpaired(args, w) { // else it might be done in part
+		if redis.Unpaired(args, w) { // else it might be done in part
 			return
 		}
 	case "eval", "evalsha":
-		if known(args, w) == nil {
+		if !redis.KnownScript(args, w) {
 			return
 		}
 	}
-	switch run, write := reads[cmd.Name], writes[cmd.Name]; {
-	case run != nil:
-		n.runRead(c, cmd, run, args, w)
-	case write != nil:
+	switch run, writing := redis.Lookup(cmd.Name); {
+	case run == nil:
+		n.other(c, cmd, args, w)
+	case writing:
 		n.runWrite(c, cmd, args, w)
 	default:
-		n.other(c, cmd, args, w)
+		n.runRead(c, cmd, run, args, w)
 	}
 }
 
@@ -251,7 +252,7 @@ func (n *Node) badKey(cmd *resp.Command, args [][]byte) string {
 	return ""
 }
 
-func (n *Node) runRead(c *resp.Conn, cmd *resp.Command, run command, args [][]byte, w *resp.Writer) {
+func (n *Node) runRead(c *resp.Conn, cmd *resp.Command, run redis.Command, args [][]byte, w *resp.Writer) {
 	r := &reader{n: n, c: c, w: w, track: c.Tracks() && n.track.reading(c, cmd.Keys(args), w)}
 	tmp := resp.NewWriter(w.Proto())
 	if run(r, args, tmp); r.err != nil {
@@ -315,7 +316,7 @@ func (n *Node) Exec(c *resp.Conn, cmds []resp.Queued, w *resp.Writer) {
 	}
 	for _, q := range cmds {
 		if q.Cmd.Name == "eval" || q.Cmd.Name == "evalsha" { // the owner may not have been sent the script; an unknown one answers when its turn comes
-			known(q.Args, resp.NewWriter(2))
+			redis.KnownScript(q.Args, resp.NewWriter(2))
 		}
 		if bad := n.badKey(q.Cmd, q.Args); bad != "" {
 			w.Error("EXECABORT Transaction discarded because of: " + bad)

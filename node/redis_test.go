@@ -83,8 +83,8 @@ func (c *wire) reply() resp.Reply {
 	return r
 }
 
-// redis is the real one, if there is one.
-func redis(t *testing.T) string {
+// realRedis is the real one, if there is one.
+func realRedis(t *testing.T) string {
 	addr := os.Getenv("FRESHET_TEST_REDIS")
 	if addr == "" && os.Getenv("FRESHET_TEST_REQUIRE") != "" {
 		t.Fatal("FRESHET_TEST_REDIS is not set, and tests that need it may not be skipped")
@@ -180,7 +180,7 @@ func (g *generator) command() []string {
 
 // What we answer is what Redis answers, in both dialects, also to what is wrong.
 func TestSameAnswersAsRedis(t *testing.T) {
-	addr := redis(t)
+	addr := realRedis(t)
 	for _, proto := range []string{"2", "3"} {
 		t.Run("RESP"+proto, func(t *testing.T) {
 			theirs := dial(t, addr)
@@ -229,7 +229,7 @@ func alike(args []string, want, got resp.Reply) bool {
 
 // Transactions and watches too.
 func TestSameTransactionsAsRedis(t *testing.T) {
-	addr := redis(t)
+	addr := realRedis(t)
 	p := start(t, nil)
 	listen, _ := p.Addr(0)
 	script := [][]string{

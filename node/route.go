@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/linear"
+	"github.com/freshet-cache/freshet/redis"
 	"github.com/freshet-cache/freshet/resp"
 	"github.com/freshet-cache/freshet/store"
 )
@@ -248,10 +249,10 @@ func (n *Node) do(ctx context.Context, j *job, keys []string) ([]byte, error) {
 func (n *Node) carryOut(ctx context.Context, j *job, keys []string) ([]byte, []string, error) {
 	if !j.multi {
 		switch args := j.cmds[0]; {
-		case lower(args[0]) == "set" && len(args) == 3, lower(args[0]) == "mset" && len(args)%2 == 1:
+		case redis.Lower(args[0]) == "set" && len(args) == 3, redis.Lower(args[0]) == "mset" && len(args)%2 == 1:
 			b, err := n.set(ctx, keys, args[1:])
 			return b, keys, err
-		case lower(args[0]) == "fr.setv", lower(args[0]) == "fr.delv":
+		case redis.Lower(args[0]) == "fr.setv", redis.Lower(args[0]) == "fr.delv":
 			b, err := n.writeVersion(ctx, args)
 			return b, keys, err
 		}
@@ -293,13 +294,9 @@ func (n *Node) carryOut(ctx context.Context, j *job, keys []string) ([]byte, []s
 }
 
 // one runs one command of a job.
-func (n *Node) one(x kv, args [][]byte, w *resp.Writer) {
-	name := lower(args[0])
-	if run := writes[name]; run != nil {
-		run(x, args, w)
-		return
-	}
-	if run := reads[name]; run != nil {
+func (n *Node) one(x redis.KV, args [][]byte, w *resp.Writer) {
+	name := redis.Lower(args[0])
+	if run, _ := redis.Lookup(name); run != nil {
 		run(x, args, w)
 		return
 	}
@@ -439,7 +436,7 @@ func (n *Node) possible(j *job) bool {
 		return false
 	}
 	for _, args := range j.cmds {
-		cmd := n.p.table[lower(args[0])]
+		cmd := n.p.table[redis.Lower(args[0])]
 		if cmd != nil && (cmd.Arity > 0 && len(args) != cmd.Arity || len(args) < -cmd.Arity) {
 			return false
 		}
@@ -450,7 +447,7 @@ func (n *Node) possible(j *job) bool {
 // keysOf are the keys a job names, its watched ones included; sorted, each once.
 func (n *Node) keysOf(j *job) (keys []string) {
 	for _, args := range j.cmds {
-		if cmd := n.p.table[lower(args[0])]; cmd != nil {
+		if cmd := n.p.table[redis.Lower(args[0])]; cmd != nil {
 			for _, k := range cmd.Keys(args) {
 				keys = append(keys, string(k))
 			}

@@ -86,7 +86,7 @@ func TestLockIsTakenByForce(t *testing.T) {
 
 // The scripts answer what they answer in Redis, where rueidislock has loaded them.
 func TestScriptsAsRedis(t *testing.T) {
-	addr := redis(t)
+	addr := realRedis(t)
 	for _, px := range []bool{false, true} {
 		l := locker(t, addr, px)
 		for _, take := range []func(context.Context, string) (context.Context, context.CancelFunc, error){l.TryWithContext, l.ForceWithContext} {

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/freshet-cache/freshet/redis"
 )
 
 var wholeNumber = regexp.MustCompile(`-?\d+`)
@@ -33,7 +35,7 @@ func resembles(a, b string) bool {
 
 // Every script of the table does here what it does in Redis, whatever it is given.
 func TestListedScriptsAsRedis(t *testing.T) {
-	addr := redis(t)
+	addr := realRedis(t)
 	p := start(t, func(c *Config) { c.Nodes = 2 })
 	theirs := dial(t, addr)
 	theirs.do("select", "8")
@@ -43,13 +45,13 @@ func TestListedScriptsAsRedis(t *testing.T) {
 		listen, _ := p.Addr(i)
 		ours = append(ours, dial(t, listen))
 	}
-	for i, s := range listing {
+	for i, s := range redis.Scripts() {
 		r := rand.New(rand.NewPCG(uint64(i), 5))
 		pick := func(of ...string) string { return of[r.IntN(len(of))] }
-		sha := theirs.do("script", "load", s.text).Text
+		sha := theirs.do("script", "load", s.Text).Text
 		for _, o := range ours {
-			if got := o.do("script", "load", s.text).Text; got != sha {
-				t.Fatalf("%s: loaded as %s, want %s", s.text, got, sha)
+			if got := o.do("script", "load", s.Text).Text; got != sha {
+				t.Fatalf("%s: loaded as %s, want %s", s.Text, got, sha)
 			}
 		}
 		for n := range 150 {
@@ -62,16 +64,16 @@ func TestListedScriptsAsRedis(t *testing.T) {
 				theirs.do(set...)
 				o.do(set...)
 			}
-			args := []string{"eval", s.text, "1", k}
-			if s.many && r.IntN(2) == 0 {
-				args = []string{"eval", s.text, "2", k, other}
+			args := []string{"eval", s.Text, "1", k}
+			if s.Many && r.IntN(2) == 0 {
+				args = []string{"eval", s.Text, "2", k, other}
 			}
 			if r.IntN(2) == 0 {
 				args[0], args[1] = "evalsha", sha
 			}
-			for j := range s.values {
+			for j := range s.Values {
 				v := pick("a", "b", "ab", "200000", "300000") // no TTL ends meanwhile
-				switch small := strings.Contains(s.text, "offset") || strings.Contains(s.text, `"incrby", KEYS[1], a`) || strings.Contains(s.text, `"incrby", KEYS[1], ARGV[2]`); {
+				switch small := strings.Contains(s.Text, "offset") || strings.Contains(s.Text, `"incrby", KEYS[1], a`) || strings.Contains(s.Text, `"incrby", KEYS[1], ARGV[2]`); {
 				case j == 1 && small:
 					v = pick("1", "2", "3", "0", "x")
 				case j > 0:
@@ -94,60 +96,9 @@ func TestListedScriptsAsRedis(t *testing.T) {
 	}
 }
 
-// Two texts that differ only in form are one script; what is no script of the table, or
-// no text, is none.
-func TestPlain(t *testing.T) {
-	const unlock = `if redis . call ( "get" , KEYS [ 1 ] ) == ARGV [ 1 ] then return redis . call ( "del" , KEYS [ 1 ] ) else return 0 end`
-	for _, text := range []string{
-		"if redis.call('GET',KEYS[1])==ARGV[1] then return redis.call('DEL',KEYS[1]) else return 0 end",
-		"-- unlock\n  if redis.call(\"get\", KEYS[1]) == ARGV[1] --[[ mine ]] then\n\treturn redis.call(\"del\", KEYS[1]);\n else return 0 end\n",
-	} {
-		if got, ok := plain(text); !ok || got != unlock {
-			t.Errorf("%q", got)
-		}
-	}
-	for _, text := range []string{`return "x`, `return 'a\'b'`, "--[[ never ends", `return 'a"b'`} {
-		if got, ok := plain(text); ok {
-			t.Errorf("%q is %q", text, got)
-		}
-	}
-	if a, _ := plain("return 'GET'"); a != `return "GET"` {
-		t.Error("a value is not a command's name", a)
-	}
-}
-
-// FuzzPlain: any text is read to its end, or refused.
-func FuzzPlain(f *testing.F) {
-	for _, s := range listing {
-		f.Add(s.text)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		p, ok := plain(text)
-		if again, ok2 := plain(p); ok && (!ok2 || again != p) && !strings.Contains(p, "- -") && !strings.ContainsAny(p, "[;") {
-			t.Errorf("%q becomes %q, and that %q", text, p, again)
-		}
-	})
-}
-
-// What clients load is bounded.
-func TestLoadedScriptsAreBounded(t *testing.T) {
-	var l loaded
-	for i := range 3 * maxLoaded {
-		if _, ok := l.load(fmt.Appendf(nil, "%s -- %d", listing[0].text, i)); !ok {
-			t.Fatal("a comment made it another script")
-		}
-	}
-	if len(l.all) > maxLoaded {
-		t.Error(len(l.all))
-	}
-	if _, ok := l.load([]byte(listing[0].text + strings.Repeat(" ", maxScript))); ok {
-		t.Error("a text of any length was read")
-	}
-}
-
 // Every command that Redis has is supported here, or it is said what to use instead.
 func TestUnsupportedCommandsSaySo(t *testing.T) {
-	theirs := dial(t, redis(t))
+	theirs := dial(t, realRedis(t))
 	p := start(t, nil)
 	listen, _ := p.Addr(0)
 	ours := dial(t, listen)

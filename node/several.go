@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/freshet-cache/freshet/redis"
 	"github.com/freshet-cache/freshet/resp"
 )
 
@@ -157,12 +158,12 @@ type flushing struct {
 // flush answers FLUSHALL and FLUSHDB: it removes every key, in batches by owner. With
 // ASYNC it goes on after its answer.
 func (n *Node) flush(c *resp.Conn, args [][]byte, w *resp.Writer) {
-	async := len(args) == 2 && lower(args[1]) == "async"
+	async := len(args) == 2 && redis.Lower(args[1]) == "async"
 	switch {
-	case len(args) > 2 || len(args) == 2 && !async && lower(args[1]) != "sync":
-		w.Error(errSyntax)
+	case len(args) > 2 || len(args) == 2 && !async && redis.Lower(args[1]) != "sync":
+		w.Error(redis.ErrSyntax)
 	case n.p.cfg.shared() && !n.p.cfg.AllowFlush:
-		w.Error("NOPERM " + lower(args[0]) + " removes every row of a store that others may share; if that is meant, start every node with --allow-flush")
+		w.Error("NOPERM " + redis.Lower(args[0]) + " removes every row of a store that others may share; if that is meant, start every node with --allow-flush")
 	case async:
 		n.flushLater(w)
 	default:

@@ -148,7 +148,7 @@ func (p *pair) both(args []string) {
 
 // The rare forms too are answered as Redis answers them, also inside MULTI.
 func TestRareFormsAsRedis(t *testing.T) {
-	addr := redis(t)
+	addr := realRedis(t)
 	for _, proto := range []string{"2", "3"} {
 		for _, seed := range []uint64{1, 2, 3} {
 			t.Run(fmt.Sprintf("RESP%s, seed %d", proto, seed), func(t *testing.T) {

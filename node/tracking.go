@@ -10,6 +10,7 @@ import (
 
 	"github.com/freshet-cache/freshet/linear"
 	"github.com/freshet-cache/freshet/link"
+	"github.com/freshet-cache/freshet/redis"
 	"github.com/freshet-cache/freshet/resp"
 	"github.com/freshet-cache/freshet/track"
 )
@@ -119,8 +120,9 @@ func (t *tracking) transaction(c *resp.Conn, j *job, w *resp.Writer) {
 // readsOf are the keys of a job's commands that only read.
 func (n *Node) readsOf(j *job) (out [][]byte) {
 	for _, args := range j.cmds {
-		name := lower(args[0])
-		if cmd := n.p.table[name]; reads[name] != nil && cmd != nil {
+		name := redis.Lower(args[0])
+		run, writing := redis.Lookup(name)
+		if cmd := n.p.table[name]; run != nil && !writing && cmd != nil {
 			out = append(out, cmd.Keys(args)...)
 		}
 	}

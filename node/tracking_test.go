@@ -278,7 +278,7 @@ x: unsubscribe foo`,
 
 // Clients hear what they would hear from Redis, when they would.
 func TestSamePushesAsRedis(t *testing.T) {
-	addr := redis(t)
+	addr := realRedis(t)
 	for name, story := range stories {
 		t.Run(name, func(t *testing.T) {
 			p := start(t, nil)

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"strconv"
 
+	"github.com/freshet-cache/freshet/redis"
 	"github.com/freshet-cache/freshet/resp"
 )
 
@@ -79,29 +80,21 @@ func (n *Node) writeVersion(ctx context.Context, args [][]byte) ([]byte, error) 
 	key := string(args[1])
 	var version uint64
 	var err error
-	if lower(args[0]) == "fr.delv" {
+	if redis.Lower(args[0]) == "fr.delv" {
 		version, err = n.cache.Delete(ctx, key)
 	} else {
-		o, msg := parseSet(args[3:])
-		switch {
-		case msg != "" || o.nx || o.xx || o.get || o.persist:
-			msg = first(msg, errSyntax)
-		case len(args[2]) > n.p.cfg.MaxValue:
-			msg = errTooLong
-		default:
-			msg = o.expires("fr.setv")
+		ttl, past, msg := redis.ParseExpiry(args[3:], "fr.setv")
+		if msg == "" && len(args[2]) > n.p.cfg.MaxValue {
+			msg = redis.ErrTooLong
 		}
 		switch {
 		case msg != "":
 			w.Error(msg)
 			return w.Bytes(), nil
-		case o.ttl < 0:
-			w.Error("ERR FR.SETV takes no KEEPTTL")
-			return w.Bytes(), nil
-		case o.past:
+		case past:
 			version, err = n.cache.Delete(ctx, key)
 		default:
-			version, err = n.cache.PutTTL(ctx, key, string(args[2]), o.ttl)
+			version, err = n.cache.PutTTL(ctx, key, string(args[2]), ttl)
 		}
 	}
 	if err != nil {
@@ -109,9 +102,4 @@ func (n *Node) writeVersion(ctx context.Context, args [][]byte) ([]byte, error) 
 	}
 	w.BulkString(strconv.FormatUint(version, 10))
 	return w.Bytes(), nil
-}
-
-// versionLater is what these two answer inside MULTI.
-func versionLater(_ kv, args [][]byte, w *resp.Writer) {
-	w.Error("ERR " + string(args[0]) + " inside MULTI: there is no version before EXEC; use SET or DEL, and FR.VERSION")
 }

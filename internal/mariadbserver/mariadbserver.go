@@ -73,10 +73,10 @@ func Start(ctx context.Context, dir string, settings ...string) (*Server, error)
 	return s, nil
 }
 
-// asSomebody makes the data directory, and chooses another user for it if we are
-// root.
+// asSomebody makes the directories, and chooses another user for them if we are root. A server that
+// starts removes the temporary files of others in its directory for those, so each has its own.
 func (s *Server) asSomebody() error {
-	if err := os.Mkdir(s.data, 0o700); err != nil || os.Getuid() != 0 {
+	if err := errors.Join(os.Mkdir(s.data, 0o700), os.Mkdir(s.tmp(), 0o700)); err != nil || os.Getuid() != 0 {
 		return err
 	}
 	u, err := user.Lookup("mysql")
@@ -89,7 +89,7 @@ func (s *Server) asSomebody() error {
 	uid, err1 := strconv.Atoi(u.Uid)
 	gid, err2 := strconv.Atoi(u.Gid)
 	s.cred = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-	err = errors.Join(err1, err2, os.Chown(s.data, uid, gid))
+	err = errors.Join(err1, err2, os.Chown(s.data, uid, gid), os.Chown(s.tmp(), uid, gid))
 	for d := s.dir; err == nil && strings.HasPrefix(d, os.TempDir()+"/"); d = filepath.Dir(d) {
 		err = os.Chmod(d, 0o755) // the way there
 	}
@@ -98,10 +98,11 @@ func (s *Server) asSomebody() error {
 
 // share is where the server's own texts and scripts are.
 func (s *Server) share() string { return filepath.Join(s.base(), "share", "mysql") }
+func (s *Server) tmp() string   { return filepath.Join(s.dir, "tmp") }
 func (s *Server) base() string  { return filepath.Dir(filepath.Dir(s.bin)) }
 
 func (s *Server) command(ctx context.Context, args ...string) *exec.Cmd {
-	c := exec.CommandContext(ctx, s.bin, append([]string{"--no-defaults", "--datadir=" + s.data, "--basedir=" + s.base(),
+	c := exec.CommandContext(ctx, s.bin, append([]string{"--no-defaults", "--datadir=" + s.data, "--tmpdir=" + s.tmp(), "--basedir=" + s.base(),
 		"--lc-messages-dir=" + s.share(), "--character-sets-dir=" + filepath.Join(s.share(), "charsets"),
 		"--log-warnings=1", "--innodb-buffer-pool-size=64M", "--innodb-log-file-size=32M"}, args...)...)
 	c.Dir = "/"

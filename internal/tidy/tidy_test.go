@@ -102,6 +102,7 @@ var may = map[string][]string{
 	"internal/etcdserver":    {},
 	"internal/pgserver":      {},
 	"link":                   {},
+	"redis":                  {"linear", "resp"},
 	"resp":                   {},
 	"check":                  {},
 	"sim":                    {"causal/mesh", "causal/wire", "linear/clink", "linear/crossowner", "linear/replica", "shard/lease", "check"},

@@ -1,4 +1,4 @@
-package node
+package redis
 
 import (
 	"math/big"
@@ -47,8 +47,8 @@ func parseDecimal(b []byte) (*big.Float, bool) {
 	return f, true
 }
 
-func incrFloat(x kv, args [][]byte, w *resp.Writer) {
-	e, ok := x.get(args[1])
+func incrFloat(x KV, args [][]byte, w *resp.Writer) {
+	e, ok := x.Get(args[1])
 	if !ok {
 		return
 	}
@@ -70,6 +70,6 @@ func incrFloat(x kv, args [][]byte, w *resp.Writer) {
 	if text == "-0" {
 		text = "0"
 	}
-	x.put(args[1], text, linear.KeepTTL)
+	x.Put(args[1], text, linear.KeepTTL)
 	w.BulkString(text)
 }

@@ -1,4 +1,4 @@
-package node
+package redis
 
 import (
 	"crypto/sha1"
@@ -17,7 +17,7 @@ type script struct {
 }
 
 // on is a script of one key.
-func on(run func(x kv, key []byte, arg [][]byte, w *resp.Writer)) func(*lua) {
+func on(run func(x KV, key []byte, arg [][]byte, w *resp.Writer)) func(*lua) {
 	return func(l *lua) { run(l.x, l.keys[0], l.arg, l.w) }
 }
 
@@ -42,17 +42,17 @@ const (
 )
 
 // holds reports whether a key exists with a value.
-func holds(x kv, key, value []byte) (yes, ok bool) {
-	e, ok := x.get(key)
+func holds(x KV, key, value []byte) (yes, ok bool) {
+	e, ok := x.Get(key)
 	return e.Exists && e.Value == string(value), ok
 }
 
 // release removes a key that has the value.
-func release(x kv, key []byte, arg [][]byte, w *resp.Writer) {
+func release(x KV, key []byte, arg [][]byte, w *resp.Writer) {
 	switch yes, ok := holds(x, key, arg[0]); {
 	case !ok:
 	case yes:
-		x.del(key)
+		x.Delete(key)
 		w.Int(1)
 	default:
 		w.Int(0)
@@ -60,7 +60,7 @@ func release(x kv, key []byte, arg [][]byte, w *resp.Writer) {
 }
 
 // extend moves the deadline of a key that has the value.
-func extend(x kv, key []byte, arg [][]byte, w *resp.Writer) {
+func extend(x KV, key []byte, arg [][]byte, w *resp.Writer) {
 	switch yes, ok := holds(x, key, arg[0]); {
 	case !ok:
 	case yes:
@@ -71,8 +71,8 @@ func extend(x kv, key []byte, arg [][]byte, w *resp.Writer) {
 }
 
 // acquire sets a key to the first value, with options whose last one takes the second.
-func acquire(options ...string) func(kv, []byte, [][]byte, *resp.Writer) {
-	return func(x kv, key []byte, arg [][]byte, w *resp.Writer) {
+func acquire(options ...string) func(KV, []byte, [][]byte, *resp.Writer) {
+	return func(x KV, key []byte, arg [][]byte, w *resp.Writer) {
 		args := [][]byte{[]byte("set"), key, arg[0]}
 		for _, o := range options {
 			args = append(args, []byte(o))
@@ -82,7 +82,7 @@ func acquire(options ...string) func(kv, []byte, [][]byte, *resp.Writer) {
 }
 
 // replace sets a key that has the first value to the second, for milliseconds.
-func replace(x kv, key []byte, arg [][]byte, w *resp.Writer) {
+func replace(x KV, key []byte, arg [][]byte, w *resp.Writer) {
 	switch yes, ok := holds(x, key, arg[0]); {
 	case !ok:
 	case yes:
@@ -94,8 +94,8 @@ func replace(x kv, key []byte, arg [][]byte, w *resp.Writer) {
 
 // claim sets a key that does not exist, for milliseconds, and answers the value
 // of one that does.
-func claim(x kv, key []byte, arg [][]byte, w *resp.Writer) {
-	e, ok := x.get(key)
+func claim(x KV, key []byte, arg [][]byte, w *resp.Writer) {
+	e, ok := x.Get(key)
 	if !ok {
 		return
 	}
@@ -105,24 +105,24 @@ func claim(x kv, key []byte, arg [][]byte, w *resp.Writer) {
 		w.Raw(b)
 		return
 	}
-	value(e, w)
+	Value(e, w)
 }
 
 // known finds the script that EVAL or EVALSHA names, and checks what it is given. It
 // has the arguments name the script as every node knows it.
 // If it is nil, the answer is an error.
 func known(args [][]byte, w *resp.Writer) *script {
-	sha, missing := lower(args[1]), errNoScript
-	if lower(args[0]) == "eval" {
+	sha, missing := Lower(args[1]), errNoScript
+	if Lower(args[0]) == "eval" {
 		missing = errScript
 		sha, _ = scriptCache.load(args[1])
 	}
 	name := scriptCache.name(sha)
 	s, ok := scripts[name]
-	keys, number := integer(args[2])
+	keys, number := Integer(args[2])
 	switch {
 	case !number:
-		w.Error(errInteger)
+		w.Error(ErrInteger)
 	case keys < 0:
 		w.Error("ERR Number of keys can't be negative")
 	case keys > int64(len(args)-3):
@@ -140,20 +140,25 @@ func known(args [][]byte, w *resp.Writer) *script {
 	return nil
 }
 
+// KnownScript checks what EVAL or EVALSHA is given, and reports whether the script is one of those
+// that freshet knows; otherwise it answers with an error. It has the arguments name the script as
+// every node knows it.
+func KnownScript(args [][]byte, w *resp.Writer) bool { return known(args, w) != nil }
+
 func fingerprint(text []byte) string {
 	sum := sha1.Sum(text)
 	return hex.EncodeToString(sum[:])
 }
 
-func eval(x kv, args [][]byte, w *resp.Writer) {
+func eval(x KV, args [][]byte, w *resp.Writer) {
 	if s := known(args, w); s != nil {
-		n, _ := integer(args[2])
+		n, _ := Integer(args[2])
 		s.run(&lua{x: x, keys: args[3 : 3+n], arg: args[3+n:], w: w})
 	}
 }
 
-// scripting answers SCRIPT.
-func scripting(args [][]byte, w *resp.Writer) {
+// Scripting answers SCRIPT.
+func Scripting(args [][]byte, w *resp.Writer) {
 	switch sub := strings.ToLower(string(args[1])); {
 	case sub == "load" && len(args) == 3:
 		sha, ok := scriptCache.load(args[2])
@@ -165,7 +170,7 @@ func scripting(args [][]byte, w *resp.Writer) {
 	case sub == "exists" && len(args) > 2:
 		w.Array(len(args) - 2)
 		for _, name := range args[2:] {
-			w.Int(int64(flag(scriptCache.has(lower(name)))))
+			w.Int(int64(number01(scriptCache.has(Lower(name)))))
 		}
 	case sub == "flush" && len(args) <= 3:
 		scriptCache.flush()

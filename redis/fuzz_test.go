@@ -1,17 +1,13 @@
-package node
+package redis
 
 import (
 	"math"
 	"strconv"
 	"strings"
 	"testing"
-
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// matches is glob said plainly, without brackets: it may take for ever.
+// matches is Match said plainly, without brackets: it may take for ever.
 func matches(pattern, s string) bool {
 	switch {
 	case pattern == "":
@@ -32,7 +28,7 @@ func FuzzGlob(f *testing.F) {
 		f.Add(p, "a*b")
 	}
 	f.Fuzz(func(t *testing.T, pattern, s string) {
-		got := glob(pattern, s)
+		got := Match(pattern, s)
 		if len(pattern)+len(s) > 24 || strings.Contains(pattern, "[") {
 			return
 		}
@@ -44,7 +40,7 @@ func FuzzGlob(f *testing.F) {
 
 // A pattern made to be slow is not.
 func TestGlobIsQuick(t *testing.T) {
-	if glob(strings.Repeat("*a", 2000)+"b", strings.Repeat("a", 4000)) {
+	if Match(strings.Repeat("*a", 2000)+"b", strings.Repeat("a", 4000)) {
 		t.Error("there is no b")
 	}
 }

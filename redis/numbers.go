@@ -1,4 +1,4 @@
-package node
+package redis
 
 import (
 	"math"
@@ -10,58 +10,58 @@ import (
 	"github.com/freshet-cache/freshet/resp"
 )
 
-func setRange(x kv, args [][]byte, w *resp.Writer) {
-	at, ok := integer(args[2])
+func setRange(x KV, args [][]byte, w *resp.Writer) {
+	at, ok := Integer(args[2])
 	switch {
 	case !ok:
-		w.Error(errInteger)
+		w.Error(ErrInteger)
 		return
 	case at < 0:
 		w.Error(errOffset)
 		return
 	}
-	e, ok := x.get(args[1])
+	e, ok := x.Get(args[1])
 	switch {
 	case !ok:
 		return
 	case len(args[3]) == 0:
 		w.Int(int64(len(e.Value)))
 		return
-	case at > int64(x.limit()-len(args[3])):
-		w.Error(errTooLong)
+	case at > int64(x.Limit()-len(args[3])):
+		w.Error(ErrTooLong)
 		return
 	}
 	v := make([]byte, max(len(e.Value), int(at)+len(args[3])))
 	copy(v, e.Value)
 	copy(v[at:], args[3])
-	x.put(args[1], string(v), linear.KeepTTL)
+	x.Put(args[1], string(v), linear.KeepTTL)
 	w.Int(int64(len(v)))
 }
 
-func incr(x kv, args [][]byte, w *resp.Writer) {
+func incr(x KV, args [][]byte, w *resp.Writer) {
 	by := int64(1)
 	if len(args) == 3 {
 		var ok bool
-		if by, ok = integer(args[2]); !ok {
-			w.Error(errInteger)
+		if by, ok = Integer(args[2]); !ok {
+			w.Error(ErrInteger)
 			return
 		}
 	}
-	if lower(args[0])[0] == 'd' {
+	if Lower(args[0])[0] == 'd' {
 		if by == math.MinInt64 {
 			w.Error("ERR decrement would overflow")
 			return
 		}
 		by = -by
 	}
-	e, ok := x.get(args[1])
+	e, ok := x.Get(args[1])
 	if !ok {
 		return
 	}
 	n := int64(0)
 	if e.Exists {
-		if n, ok = integer([]byte(e.Value)); !ok {
-			w.Error(errInteger)
+		if n, ok = Integer([]byte(e.Value)); !ok {
+			w.Error(ErrInteger)
 			return
 		}
 	}
@@ -69,19 +69,19 @@ func incr(x kv, args [][]byte, w *resp.Writer) {
 		w.Error(errOverflow)
 		return
 	}
-	x.put(args[1], strconv.FormatInt(n+by, 10), linear.KeepTTL)
+	x.Put(args[1], strconv.FormatInt(n+by, 10), linear.KeepTTL)
 	w.Int(n + by)
 }
 
-func expire(x kv, args [][]byte, w *resp.Writer) {
-	name := lower(args[0])
+func expire(x KV, args [][]byte, w *resp.Writer) {
+	name := Lower(args[0])
 	unit := strings.TrimPrefix(name, "p") // expire or expireat: the first letter says seconds
 	if name[0] == 'p' {
 		unit = name
 	}
 	var nx, xx, gt, lt bool
 	for _, a := range args[3:] {
-		switch lower(a) {
+		switch Lower(a) {
 		case "nx":
 			nx = true
 		case "xx":
@@ -103,9 +103,9 @@ func expire(x kv, args [][]byte, w *resp.Writer) {
 		w.Error("ERR GT and LT options at the same time are not compatible")
 		return
 	}
-	n, ok := integer(args[2])
+	n, ok := Integer(args[2])
 	if !ok {
-		w.Error(errInteger)
+		w.Error(ErrInteger)
 		return
 	}
 	var d time.Duration
@@ -121,7 +121,7 @@ func expire(x kv, args [][]byte, w *resp.Writer) {
 		w.Error(msg)
 		return
 	}
-	e, ok := x.get(args[1])
+	e, ok := x.Get(args[1])
 	if !ok {
 		return
 	}
@@ -131,21 +131,21 @@ func expire(x kv, args [][]byte, w *resp.Writer) {
 		w.Int(0)
 		return
 	case past:
-		x.del(args[1])
+		x.Delete(args[1])
 	default:
-		x.put(args[1], e.Value, d)
+		x.Put(args[1], e.Value, d)
 	}
 	w.Int(1)
 }
 
-func persist(x kv, args [][]byte, w *resp.Writer) {
-	e, ok := x.get(args[1])
+func persist(x KV, args [][]byte, w *resp.Writer) {
+	e, ok := x.Get(args[1])
 	switch {
 	case !ok:
 	case !e.Exists || e.TTL == 0:
 		w.Int(0)
 	default:
-		x.put(args[1], e.Value, 0)
+		x.Put(args[1], e.Value, 0)
 		w.Int(1)
 	}
 }

@@ -1,4 +1,4 @@
-package node
+package redis
 
 import (
 	"strconv"
@@ -11,9 +11,24 @@ import (
 
 // lua is a run of a script: its keys, its other arguments, and where its answer goes.
 type lua struct {
-	x         kv
+	x         KV
 	keys, arg [][]byte
 	w         *resp.Writer
+}
+
+// Script is a Lua script that is recognized by its text, and done without Lua.
+type Script struct {
+	Text   string
+	Many   bool // it takes one key or more; else one
+	Values int  // how many arguments it has besides, at least
+}
+
+// Scripts are those of everyday locks and counters that are recognized by their texts.
+func Scripts() (out []Script) {
+	for _, s := range listing {
+		out = append(out, Script{s.text, s.many, s.values})
+	}
+	return out
 }
 
 // listed is a script of the table.
@@ -54,7 +69,7 @@ var listing = []listed{
 	{text: `if redis.call("get", KEYS[1]) == ARGV[1] then local pttl = redis.call("pttl", KEYS[1]) return (pttl > 0) and pttl or 0 else return 0 end`, values: 1, run: remaining(0, true)},
 	// Counters.
 	{text: `local exists = redis.call("exists", KEYS[1]) if (exists == 1) then return redis.call("incrby", KEYS[1], ARGV[1]) else return false end`, values: 1, run: func(l *lua) {
-		if e, ok := l.x.get(l.keys[0]); ok && !e.Exists {
+		if e, ok := l.x.Get(l.keys[0]); ok && !e.Exists {
 			l.w.Null()
 		} else if ok {
 			l.answer("incrby", l.keys[0], l.arg[0])
@@ -74,9 +89,9 @@ var listing = []listed{
 	{text: `local windowMs = tonumber(ARGV[1]) local timeToExpire = redis.call("pttl", KEYS[1]) if timeToExpire <= 0 then redis.call("set", KEYS[1], 1, "PX", windowMs)
 		return { 1, windowMs } end local totalHits = redis.call("incr", KEYS[1]) return { totalHits, timeToExpire }`, values: 1, run: window},
 	{text: `local totalHits = redis.call("get", KEYS[1]) local timeToExpire = redis.call("pttl", KEYS[1]) return { totalHits, timeToExpire }`, run: func(l *lua) {
-		if e, ok := l.x.get(l.keys[0]); ok {
+		if e, ok := l.x.Get(l.keys[0]); ok {
 			l.w.Array(2)
-			value(e, l.w)
+			Value(e, l.w)
 			l.w.Int(ttlOf(e))
 		}
 	}},
@@ -88,7 +103,7 @@ func init() {
 	for _, s := range listing {
 		text, ok := plain(s.text)
 		if !ok {
-			panic("node: a script of the table cannot be read: " + s.text)
+			panic("redis: a script of the table cannot be read: " + s.text)
 		}
 		scripts[fingerprint([]byte(text))] = script{values: s.values, many: s.many, run: s.run}
 	}
@@ -142,7 +157,7 @@ func number(n int64) []byte { return strconv.AppendInt(nil, n, 10) }
 // mine reports whether the key exists with the first argument as its value; there says
 // that it exists.
 func (l *lua) mine(key []byte) (e linear.Entry[string], yes, ok bool) {
-	e, ok = l.x.get(key)
+	e, ok = l.x.Get(key)
 	return e, ok && e.Exists && e.Value == string(l.arg[0]), ok
 }
 
@@ -153,7 +168,7 @@ func released(absent, other int64) func(*lua) {
 		switch e, mine, ok := l.mine(l.keys[0]); {
 		case !ok:
 		case mine:
-			l.x.del(l.keys[0])
+			l.x.Delete(l.keys[0])
 			l.w.Int(1)
 		case e.Exists:
 			l.w.Int(other)
@@ -171,7 +186,7 @@ func releasedAll(l *lua) {
 			return
 		}
 		if mine {
-			l.x.del(k)
+			l.x.Delete(k)
 			n++
 		}
 	}
@@ -203,9 +218,9 @@ func prolonged(l *lua) {
 	}
 	fresh := l.arg[1]
 	if string(l.arg[2]) == "0" {
-		n, ok := integer(fresh)
+		n, ok := Integer(fresh)
 		if !ok {
-			l.w.Error(errInteger)
+			l.w.Error(ErrInteger)
 			return
 		}
 		fresh = number(n + ttlOf(e))
@@ -223,7 +238,7 @@ func touched(l *lua) {
 		l.answer("pexpire", l.keys[0], l.arg[1])
 	default:
 		if b, ok := l.call("set", l.keys[0], l.arg[0], []byte("PX"), l.arg[1], []byte("NX")); ok {
-			l.w.Int(int64(flag(b[0] == '+')))
+			l.w.Int(int64(number01(b[0] == '+')))
 		}
 	}
 }
@@ -260,13 +275,13 @@ func obtained(l *lua) {
 		l.w.Raw(b)
 		return
 	}
-	e, ok := l.x.get(l.keys[0])
-	n, number := integer(l.arg[1])
+	e, ok := l.x.Get(l.keys[0])
+	n, number := Integer(l.arg[1])
 	token := string(l.arg[0])
 	switch {
 	case !ok:
 	case !number || n < 0:
-		l.w.Error(errInteger)
+		l.w.Error(ErrInteger)
 	case n == 0 && e.Value != "", n > 0 && head(e.Value, n) != head(token, n):
 		l.w.Null()
 	default:
@@ -319,14 +334,14 @@ func countedWithTTL(l *lua) {
 		return
 	}
 	if string(number(n)) != string(l.arg[0]) {
-		if e, ok := l.x.get(l.keys[0]); ok {
+		if e, ok := l.x.Get(l.keys[0]); ok {
 			l.pair(n, ttlOf(e))
 		}
 		return
 	}
-	ms, ok := integer(l.arg[1])
+	ms, ok := Integer(l.arg[1])
 	if !ok {
-		l.w.Error(errInteger)
+		l.w.Error(ErrInteger)
 		return
 	}
 	if ms > 0 {
@@ -345,11 +360,11 @@ func (l *lua) pair(a, b int64) {
 
 // peeked answers a counter and its TTL.
 func peeked(l *lua) {
-	e, ok := l.x.get(l.keys[0])
+	e, ok := l.x.Get(l.keys[0])
 	if !ok {
 		return
 	}
-	n, number := integer([]byte(e.Value))
+	n, number := Integer([]byte(e.Value))
 	switch {
 	case !e.Exists:
 		l.pair(0, 0)
@@ -362,7 +377,7 @@ func peeked(l *lua) {
 
 // window adds one, or begins a counter with a TTL of the milliseconds of the argument.
 func window(l *lua) {
-	e, ok := l.x.get(l.keys[0])
+	e, ok := l.x.Get(l.keys[0])
 	if !ok {
 		return
 	}
@@ -372,9 +387,9 @@ func window(l *lua) {
 		}
 		return
 	}
-	ms, number := integer(l.arg[0])
+	ms, number := Integer(l.arg[0])
 	if !number {
-		l.w.Error(errInteger)
+		l.w.Error(ErrInteger)
 		return
 	}
 	if _, ok := l.call("set", l.keys[0], []byte("1"), []byte("PX"), l.arg[0]); ok {
@@ -392,7 +407,7 @@ func consumed(l *lua) {
 	if !ok {
 		return
 	}
-	e, ok := l.x.get(l.keys[0])
+	e, ok := l.x.Get(l.keys[0])
 	left := ttlOf(e)
 	if !ok {
 		return
@@ -401,7 +416,7 @@ func consumed(l *lua) {
 		if _, ok := l.call("expire", l.keys[0], l.arg[1]); !ok {
 			return
 		}
-		s, _ := integer(l.arg[1])
+		s, _ := Integer(l.arg[1])
 		left = 1000 * s
 	}
 	l.pair(n, left)

@@ -1,10 +1,10 @@
-package node
+package redis
 
 import "strings"
 
 // glob matches as Redis does: * ? [a-z] [^a] and \ before a character. It takes
 // time in proportion to the product of the lengths at most.
-func glob(pattern, s string) bool {
+func Match(pattern, s string) bool {
 	star, back := -1, 0
 	p, i := 0, 0
 	for i < len(s) {
