@@ -171,9 +171,9 @@ func (m Mutant) judge(ctx context.Context, binary string, number int) (string, e
 
 // run runs the test binary in its package.
 func (m Mutant) run(ctx context.Context, binary string, number int) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	args := []string{"-test.count=1", "-test.failfast", "-test.timeout=90s", "-test.run=" + m.Run}
+	args := []string{"-test.count=1", "-test.failfast", "-test.timeout=4m", "-test.run=" + m.Run}
 	if m.Survives != "" && os.Getenv("FRESHET_MUTANTS_LONG") == "" {
 		args = append(args, "-test.short") // that nothing notices takes as long as the tests do; the reason is in words
 	}
