@@ -173,7 +173,11 @@ func (m Mutant) judge(ctx context.Context, binary string, number int) (string, e
 func (m Mutant) run(ctx context.Context, binary string, number int) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	args := []string{"-test.count=1", "-test.failfast", "-test.timeout=4m", "-test.run=" + m.Run}
+	limit := "4m"
+	if m.Fails != nil && m.Fails.MatchString("test timed out") { // that it hangs is how it is noticed
+		limit = "1m"
+	}
+	args := []string{"-test.count=1", "-test.failfast", "-test.timeout=" + limit, "-test.run=" + m.Run}
 	if m.Survives != "" && os.Getenv("FRESHET_MUTANTS_LONG") == "" {
 		args = append(args, "-test.short") // that nothing notices takes as long as the tests do; the reason is in words
 	}
