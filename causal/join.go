@@ -197,7 +197,9 @@ func (r *Ring) live(ctx context.Context) error {
 			return nil
 		case place >= 0 && server == nil:
 			if server, err = r.begin(ctx, m, v, place, incarnation, name); err != nil {
+				r.mu.Lock()
 				m.Leave() // nobody is to wait for this incarnation
+				r.mu.Unlock()
 				_, e := r.ask(ctx, m, nil)
 				return errors.Join(err, e)
 			}
@@ -249,10 +251,11 @@ func (r *Ring) rest(ctx context.Context, server *Server) {
 
 // ask asks the leader once, and reports whether there is a newer view.
 func (r *Ring) ask(ctx context.Context, m *view.Member, server *Server) (newer bool, err error) {
+	joined := server != nil && server.Joined() // the server's lock is not taken under the ring's: the server tells the ring under its own who is retired
 	r.mu.Lock()
 	knows := m.Place() == 0 // the first is about to ask the store, unless it has begun behind others that are gone
 	if server != nil {
-		knows = server.Joined()
+		knows = joined
 	}
 	in := m.Beat(r.opt.Clock.Now(), knows)
 	r.mu.Unlock()

@@ -121,11 +121,11 @@ func (t *Tx[V]) Join(f *Tx[V]) error {
 // ErrStale means that the snapshot is gone: begin again, as Transact does.
 func (t *Tx[V]) Get(ctx context.Context, key string) (V, bool, error) {
 	items, err := t.GetMany(ctx, key)
-	if err != nil {
+	if items == nil {
 		var none V
 		return none, false, err
 	}
-	return items[0].Value, items[0].Exists, nil
+	return items[0].Value, items[0].Exists, err // an error of ErrUnlawful comes with the value
 }
 
 // GetMany is Get for several keys.

@@ -65,7 +65,7 @@ func (m *Member) Granted(now lease.Tick, g Grant) (newer bool) {
 	if !ok {
 		return false
 	}
-	if g.Incarnation != 0 && m.incarnation == 0 { // else an ask that was late may have been given a place of its own
+	if m.incarnation == 0 { // else an ask that was late may have been given a place of its own
 		m.incarnation = g.Incarnation
 	}
 	m.length = max(m.length, g.Length)
