@@ -90,7 +90,11 @@ func (c *Cache[V]) miss(ctx context.Context, key string) (Entry[V], error) {
 		return e, nil
 	}
 	c.sampler.write(key)
-	if e, ok, err := c.copied(ctx, key); ok {
+	e, ok, err := c.copied(ctx, key)
+	switch {
+	case errors.Is(err, errAside):
+		return c.through(ctx, key)
+	case ok:
 		return e, err
 	}
 	a, err := c.do(ctx, func(op clink.Op, _ *waiter[V]) clink.Input { return clink.Read{Op: op, Key: key} })

@@ -160,9 +160,7 @@ func (t *Tx[V]) PutTTL(key string, value V, ttl time.Duration) error {
 	}
 	m := clink.Mut{Key: key, Value: b, TTL: lease.Tick(min(ttl, MaxTTL))}
 	if was, ok := t.muts[key]; ttl == KeepTTL && ok { // the deadline an earlier write of this update gave it
-		if m.TTL = was.TTL; was.Delete {
-			m.TTL = 0
-		}
+		m.TTL = was.TTL // a delete has none
 	} else if ttl == KeepTTL && (!t.rows[i].Exists || t.rows[i].TTL == 0) {
 		m.TTL = 0
 	}

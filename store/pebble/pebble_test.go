@@ -112,6 +112,7 @@ func TestOtherDirectoriesAreRefusedAndLeftAlone(t *testing.T) {
 		"manifest garbage":  {ours(manifest(func(b []byte) []byte { return bytes.Repeat([]byte{0xff}, len(b)) })), ErrDamaged},
 		"in use":            {func(dir string) { open(t, dir, Options{}) }, ErrLocked},
 		"crash at creation": {write(markerFile+".new", "fre"), nil},
+		"crash, and a file": {func(dir string) { write(markerFile+".new", "fre")(dir); write("notes.txt", "mine")(dir) }, ErrForeign},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/freshet-cache/freshet/store"
+	"github.com/freshet-cache/freshet/store/journal"
 )
 
 // troubled is a file system that fails as a test says.
@@ -200,5 +202,139 @@ func TestRepeatsAreLoggedOnce(t *testing.T) {
 	l.Errorf("another: %d", 1)
 	if len(said.all) != 2 {
 		t.Errorf("%d lines", len(said.all))
+	}
+}
+
+// A file waits for a descriptor for as long as the store has patience, more and more slowly, for
+// space a moment, and for nothing else; a spell of failures is told once.
+func TestPatience(t *testing.T) {
+	for name, c := range map[string]struct {
+		errs  []error // of one attempt after the other; then it is made
+		slept time.Duration
+		tries int
+		told  int
+		want  error
+	}{
+		"at once":             {nil, 0, 1, 0, nil},
+		"no descriptor":       {[]error{unix.EMFILE, unix.EMFILE, unix.EMFILE}, 35 * time.Millisecond, 4, 1, nil},
+		"none in the system":  {[]error{unix.ENFILE}, 5 * time.Millisecond, 2, 1, nil},
+		"no space":            {[]error{unix.ENOSPC}, fullPause, 1, 1, unix.ENOSPC},
+		"not there":           {[]error{os.ErrNotExist}, 0, 1, 0, os.ErrNotExist},
+		"none, and not there": {[]error{unix.EMFILE, os.ErrNotExist}, 5 * time.Millisecond, 2, 1, os.ErrNotExist},
+		"never":               {slices.Repeat([]error{unix.EMFILE}, 2000), 600275 * time.Millisecond, 608, 1, unix.EMFILE},
+	} {
+		slept, tries, told := time.Duration(0), 0, 0
+		p := &patient{FS: vfs.NewMem(), sleep: func(d time.Duration) { slept += d }, out: func(what string, err error) {
+			if told++; what != "f" || err == nil {
+				t.Errorf("%s: told of %s, %v", name, what, err)
+			}
+		}}
+		_, err := p.open("f", func() (vfs.File, error) {
+			if tries++; tries <= len(c.errs) {
+				return nil, &os.PathError{Op: "open", Path: "f", Err: c.errs[tries-1]}
+			}
+			return nil, nil
+		})
+		if !errors.Is(err, c.want) || c.want == nil && err != nil || slept != c.slept || tries != c.tries || told != c.told {
+			t.Errorf("%s: %v; slept %v, tried %d times, told %d times; want %+v", name, err, slept, tries, told, c)
+		}
+		fails := func() (vfs.File, error) { return nil, unix.ENOSPC }
+		for range 3 { // each spell is told once, and over with the first file
+			_, _ = p.open("f", fails)
+			_, _ = p.open("f", fails)
+			_, _ = p.open("f", func() (vfs.File, error) { return nil, nil })
+		}
+		if extra := told - c.told; extra != 3 && (c.want == nil || extra != 2) {
+			t.Errorf("%s: 3 spells are told %d times", name, extra)
+		}
+	}
+}
+
+// attrs keeps what is logged, with the count.
+type attrs struct {
+	slog.Handler
+	counts []int64
+}
+
+func (a *attrs) Enabled(context.Context, slog.Level) bool { return true }
+func (a *attrs) Handle(_ context.Context, r slog.Record) error {
+	r.Attrs(func(x slog.Attr) bool {
+		if x.Key == "count" {
+			a.counts = append(a.counts, x.Value.Int64())
+		}
+		return true
+	})
+	return nil
+}
+
+// What pebble repeats is logged again after a minute, with how often it was said; forms that are
+// too many to remember are logged each time.
+func TestRepeatsAreCounted(t *testing.T) {
+	said := &attrs{}
+	l := &logger{s: &Store{opt: Options{Logger: slog.New(said)}}}
+	for range 5 {
+		l.Errorf("background error: %d", 1)
+	}
+	l.said["background error: %d"].at = time.Now().Add(-retell)
+	l.Errorf("background error: %d", 2)
+	l.Errorf("background error: %d", 3)
+	if !slices.Equal(said.counts, []int64{1, 5}) {
+		t.Errorf("the counts are %v", said.counts)
+	}
+	for i := range 3 * maxForms {
+		l.Errorf(fmt.Sprint("form ", i, ": %d"), i)
+		if len(l.said) > maxForms {
+			t.Fatalf("%d forms are remembered", len(l.said))
+		}
+	}
+	if len(said.counts) != 2+3*maxForms {
+		t.Errorf("%d lines", len(said.counts))
+	}
+}
+
+// A write that the disk does not take is never acknowledged, and none is taken after it.
+func TestAWriteThatFailsIsNotAcknowledged(t *testing.T) {
+	ctx := t.Context()
+	one := func(_ any, err error) error { return err }
+	for name, do := range map[string]func(c closing) error{
+		"commit":  func(c closing) error { return one(c.s.Commit(ctx, store.ID{1}, set("k", "v"))) },
+		"persist": func(c closing) error { return c.Persist(ctx, write(1, 2, 2, put("w"))) },
+		"claim":   func(c closing) error { return one(c.Claim(ctx, 2)) },
+		"begin":   func(c closing) error { return c.Begin(ctx, 2, journal.Name{2}) },
+		"fence":   func(c closing) error { return c.Fence(ctx, 1) },
+		"split":   func(c closing) error { return c.s.Split(ctx, "m") },
+		"merge":   func(c closing) error { return c.Merge(ctx, journal.Flush{Term: 1, Number: 1}) },
+	} {
+		c := quick(t, Options{})
+		_, err := c.Claim(ctx, 1)
+		if err = errors.Join(err, c.Begin(ctx, 1, journal.Name{1}), c.Persist(ctx, write(1, 1, 1, put("v"))), c.s.db.Close()); err != nil {
+			t.Fatal(err)
+		}
+		func() {
+			defer func() {
+				if r := recover(); r != nil { // pebble refuses to read, which is no answer either
+					err = fmt.Errorf("%v", r)
+				}
+			}()
+			err = do(c)
+		}()
+		if err == nil {
+			t.Errorf("%s is acknowledged by a disk that does not take it", name)
+		}
+		c.s.fail(errors.New("the end of the test")) // so that pebble is not closed twice
+	}
+}
+
+// Without guards, every write commits.
+func TestUnguarded(t *testing.T) {
+	for _, unguarded := range []bool{true, false} {
+		c := quick(t, Options{Unguarded: unguarded})
+		_, err := c.s.Commit(t.Context(), store.ID{1}, []store.Mutation{{Key: "k", Value: []byte("v"), Guard: store.Token{9}}})
+		if (err == nil) != unguarded || err != nil && !errors.Is(err, store.ErrGuardMismatch) {
+			t.Errorf("unguarded %v: %v", unguarded, err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -315,3 +315,37 @@ func TestBoundsOfGuards(t *testing.T) {
 		}
 	}
 }
+
+// A commit enters its tablets in their order, whatever the order of its keys: while it waits for
+// one, a guard over a later one is installed, so that no two of them wait for each other.
+func TestTabletsAreEnteredInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, ctx := New([]string{"m"}), t.Context()
+		leave, err := m.Admit(ctx, []store.Mutation{{Key: "a"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		low, both, high := make(chan error, 1), make(chan error, 1), make(chan error, 1)
+		go func() { low <- m.SetGuard(ctx, "", "m", tok(1)) }()
+		synctest.Wait() // it waits for the first commit, and lets no other in
+		go func() {
+			leave, err := m.Admit(ctx, []store.Mutation{{Key: "z", Guard: tok(2)}, {Key: "y", Guard: tok(2)}, {Key: "a", Guard: tok(1)}, {Key: "b", Guard: tok(1)}})
+			if err == nil {
+				leave()
+			}
+			both <- err
+		}()
+		synctest.Wait()
+		go func() { high <- m.SetGuard(ctx, "m", "", tok(2)) }()
+		synctest.Wait()
+		if len(low)+len(both) != 0 || len(high) != 1 {
+			t.Errorf("%d guards below, %d commits, %d guards above are through", len(low), len(both), len(high))
+		}
+		leave()
+		for what, answer := range map[string]chan error{"the guard below": low, "the guard above": high, "the commit": both} {
+			if err := <-answer; err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	})
+}
