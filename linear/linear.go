@@ -413,7 +413,8 @@ func (c *Cache[V]) Owns(key string) bool {
 }
 
 // Close waits until no request to the store is under way, or until ctx ends,
-// and drops every entry. Calls after it fail with ErrClosed; leave the cluster
+// and drops every entry. Requests that no caller waits for are not repeated, so a store that
+// does not answer delays Close by Options.Timeout. Calls after it fail with ErrClosed; leave the cluster
 // first, or others wait for the leases to end.
 func (c *Cache[V]) Close(ctx context.Context) error {
 	c.mu.Lock()

@@ -66,7 +66,11 @@ func (c *Cache[V]) perform(r request) []request {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.step(in, err)
+	asked := c.step(in, err)
+	if c.closed && len(c.waiting) == 0 { // what nobody waits for is not repeated until the store answers
+		return nil
+	}
+	return asked
 }
 
 // backoff waits before a request is tried again.

@@ -363,3 +363,24 @@ func TestCloseLeavesNobodyWaiting(t *testing.T) {
 		})
 	}
 }
+
+// A store that does not answer does not keep a cache from being closed: a guard that nobody waits
+// for is not asked for again.
+func TestCloseWithASilentStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New(memory.Options{Before: func(ctx context.Context, _ memory.Call) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}})
+		c, err := New(Options[string]{Store: st, Codec: String(), Timeout: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := c.Close(ctx); err != nil {
+			t.Errorf("after an hour: %v", err)
+		}
+	})
+}
