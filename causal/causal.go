@@ -97,7 +97,7 @@ func (v View) machine() mesh.View {
 // Options configure a Server. Store, Self and View are required.
 type Options struct {
 	Store Store
-	// Incarnation is this incarnation's incarnation, which has begun in the store.
+	// Incarnation is the number of this incarnation, which has begun in the store.
 	Incarnation uint32
 	// View is the ring in which the server begins: alone, or together with others that
 	// begin, or, if Joins, behind a server that is in it already.

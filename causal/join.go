@@ -134,7 +134,7 @@ func (r *Ring) Accept(conn Conn) (deliver func(frame []byte)) {
 	return s.Accept(conn)
 }
 
-// run incarnations one incarnation after the other.
+// run begins one incarnation after the other.
 func (r *Ring) run(ctx context.Context) {
 	defer close(r.done)
 	for ctx.Err() == nil {

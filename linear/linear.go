@@ -89,7 +89,7 @@ type Options[V any] struct {
 	Offer func(ctx context.Context, next string, after lease.Gen, batch []Offer)
 	// Tell carries a message to the cache of another node with which this one shares a
 	// key, which takes it with Told. It is called under a lock: it must not block, and may
-	// lose the message. Node is then the name of this TTL of the node, as the leases have
+	// lose the message. Node is then the name of this incarnation of the node, as the leases have
 	// it. Default: keys are not replicated, and the node must not ask for leases of groups.
 	Tell func(to lease.GroupMember, message []byte)
 	Node string

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Incarnation is one incarnation of a server: the coordinator numbers incarnations, and never uses a
+// Incarnation is the number of one run of a server: the coordinator gives it, and never uses a
 // number twice. Zero is none.
 type Incarnation uint32
 

@@ -88,7 +88,7 @@ func (s *Server) resynced(m Resync, out []Output) []Output {
 	return out
 }
 
-// beat sends a stability round round, if this is the first server of the ring and the last stability round
+// beat sends a stability round on its way, if this is the first server of the ring and the last stability round
 // has come back, or is overdue.
 func (s *Server) beat(out []Output) []Output {
 	const overdue = 8

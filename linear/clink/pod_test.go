@@ -62,7 +62,7 @@ func TestServesToTheTick(t *testing.T) {
 	}
 }
 
-// Generations and tokens of a TTL are all different, and from another TTL's.
+// Generations and tokens of an incarnation are all different, and from those of another incarnation.
 func TestNamesAreNeverRepeated(t *testing.T) {
 	seen := map[[16]byte]bool{}
 	for incarnation := range uint64(3) {

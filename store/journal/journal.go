@@ -1,59 +1,66 @@
-// Package journal holds the words that causal and its stores share: rows that know
-// which write left them, and a journal of writes by the dots that name them. It
-// contains hardly any behaviour and no interface: causal declares the methods it needs, and
-// the packages beside this one implement them.
+// Package journal has the types that causal and its stores share: versioned rows, each of which
+// knows the write that left it, and a journal of writes by the dots that name them. The package
+// has hardly any behaviour and no interface: causal declares the methods that it needs, and
+// store/memory, store/pebble and store/postgres implement them.
 //
-// A row keeps the write with the largest stamp, in whichever order writes come. The
-// journal keeps every write from the instant it is committed until its incarnation lets it
-// go, for rows are overwritten and only the journal can give back a dot. A write and
-// its entry are one commit:
+// # Rows and journal
 //
-//	Persist(w) returns nil when w's entry is in the journal and every row that w wins
-//	by its stamp has its value, both durable. Of a write that was committed before, or
-//	whose incarnation has let it go since, it returns nil and changes nothing.
+// A row keeps the write with the largest stamp, in whatever order writes come. The journal keeps
+// every write from its commit until it is truncated, because rows are overwritten and only the
+// journal can give a write back by its dot. A write and its journal entry are one commit:
 //
-// A space may keep concurrent writes instead, if it was begun so: Keep(true) says so before
-// anything else, and is ErrKept ever after for who says the reverse. Its rows are sets of
-// versions. Persist(w) takes away those that w's mutation of the key is Over, and those
-// without a dot that have a smaller stamp, and adds w's own, a deletion too.
+//	Persist(w) returns nil when w's entry is in the journal and every row that w wins by its
+//	stamp has its value, both durable. For a write that was committed before, or that was
+//	truncated since, it returns nil and changes nothing.
 //
-// An incarnation is one incarnation of a server. It has a number, and a Name that no other has. It begins
-// once, and can be fenced:
+// A space that merges keeps siblings, which are concurrent versions of a key: its rows are sets.
+// KeepSiblings(true) says so before anything else; from then on a call that says otherwise is
+// ErrSiblings. Persist(w) removes the versions that w's mutation of the key Supersedes, and those
+// without a dot that have a smaller stamp, and adds w's own version, which may be a deletion.
+//
+// # Incarnations
+//
+// An incarnation is one run of a server. It has a number, and a random Name that no other
+// incarnation has. It begins once, and can be fenced:
 //
 //	Once Begin(incarnation, name) has returned nil, Begin of the same number under another name is
-//	ErrBegun for ever, and so is every Begin once the incarnation is fenced. Who keeps the numbers
-//	elsewhere may lose them, or restore old ones: the store does not mix two incarnations up.
+//	ErrBegun for ever, and so is every Begin once the incarnation is fenced. A coordinator that
+//	loses its numbers or restores old ones therefore cannot make two incarnations look like one.
 //
 //	Known says which numbers were used, so that the next one is above them.
 //
 //	Once Fence(incarnation) has returned nil, no Persist of that incarnation takes effect any
-//	more, those in flight included.
+//	more, also none that was under way.
 //
-//	Once Forget(incarnation, n) has returned nil, none of a dot up to n does either.
+//	Once Truncate(incarnation, n) has returned nil, no Persist of a dot up to n takes effect.
 //
-// Forget is the incarnation's own and is refused behind the fence, so that what the journal has
-// and has truncated stands still then; whoever looks after a departed incarnation uses Drop.
+// Truncate is for a running incarnation and is refused once it is fenced, so that its journal does
+// not change any more; TruncateFenced is for a fenced one.
 //
-// In an asynchronous space nobody persists here: writes lie in logs elsewhere, and one server
-// brings them into the rows, many at once. Whoever does claims a term first:
+// # Asynchronous spaces
 //
-//	Once Claim(term) has returned nil no Merge of a smaller term takes effect any more,
-//	those in flight included. It returns the Mark of the last one that did, and is
-//	ErrFenced if a larger term has claimed.
+// In an asynchronous space no server persists here: writes are in logs elsewhere, and one server
+// merges them into the rows in batches. It claims a term first:
 //
-//	Merge(f) returns nil when every row of f that wins by its stamp is there, and f's Mark
-//	is what Claim returns, both durable: they are one commit. Of a Number that is not above
-//	the last one of its term it returns nil and changes nothing. It is ErrFenced if its
-//	term is not the one that has claimed.
+//	Once Claim(term) has returned nil, no Merge of a smaller term takes effect any more, also none
+//	that was under way. Claim returns the Mark of the last one that did, and is ErrFenced if a
+//	larger term has claimed.
 //
-// Fence says there that the log of an incarnation is not needed any more, and Fenced who was.
+//	Merge(f) returns nil when every row of f that wins by its stamp is stored, and f's Mark is what
+//	Claim returns, both durable in one commit. For a Number that is not above the last one of its
+//	term it returns nil and changes nothing. It is ErrFenced if another term has claimed.
 //
-// A store can be such a log: of writes without mutations. Then Incarnations returns the incarnations that
-// have begun, and once Remove(incarnation) has returned nil nothing of it is there and no Persist
-// of it takes effect.
+// Fence says in such a space that the log of an incarnation is not needed any more, and Fenced
+// returns the incarnations of which that was said.
 //
-// An error that is neither ErrFenced nor one of package store's definite ones means
-// that the outcome is unknown: say it again, it is the same write.
+// A store can be such a log, of writes without mutations. Incarnations then returns those that have
+// begun, and once Remove(incarnation) has returned nil nothing of it is stored and no Persist of it
+// takes effect.
+//
+// # Errors
+//
+// An error that is neither ErrFenced nor one of package store's definite ones means that the
+// outcome is unknown: send the same request again.
 package journal
 
 import (
@@ -63,7 +70,7 @@ import (
 )
 
 // Dot names a write for ever: the incarnation that took it, and its number there, from 1 on.
-// The zero Dot is no write of a cache's.
+// The zero Dot names no write of a cache.
 type Dot struct {
 	Incarnation uint32
 	N           uint64
@@ -129,7 +136,7 @@ type Keyed struct {
 type Flush struct {
 	Term, Number uint64
 	Rows         []Keyed // of different keys
-	Mark         []byte  // what has been merged so far, this included, as whoever merges says it
+	Mark         []byte  // what has been merged so far, this batch included, in the encoding of the server that merges
 }
 
 // Row is what a store knows of one key at one instant. A deleted key has a stamp for
