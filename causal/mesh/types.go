@@ -7,7 +7,7 @@ import (
 	"github.com/freshet-cache/freshet/causal/dot"
 )
 
-// What names writes and tells sets of them.
+// Names of writes, and sets of them.
 type (
 	Incarnation = dot.Incarnation
 	Dot         = dot.Dot
@@ -15,11 +15,11 @@ type (
 	Frontier    = dot.Frontier
 )
 
-// External is the incarnation of whoever writes externally to a store that gives them dots: no
-// server's, and never over.
+// External is the incarnation under which a store gives dots to external writes. No server has
+// it, and it never departs.
 const External Incarnation = math.MaxUint32
 
-// set is a Frontier that grows. What it shares stays as it was.
+// set is a Frontier that grows. A Frontier that share has returned does not change.
 type set struct {
 	Frontier
 	shared bool
@@ -48,20 +48,20 @@ type Mut struct {
 	Key    string
 	Value  []byte
 	Delete bool
-	// Supersedes are the writes of the key that it replaces, where concurrent writes are kept: those
-	// that were in sight of who made it (S1). Beside says that they are; the server sets it.
+	// Supersedes are the writes of the key that this one replaces, in a space that keeps siblings:
+	// those that its author had seen (S1). Siblings says that the space keeps them; the server
+	// sets it.
 	Supersedes []Dot
 	Siblings   bool
 }
 
-// Write is a write wherever it goes: on the ring, in the journal, carried by a
-// session. It does not change once it is made.
+// Write is a write on the ring, in the journal, or carried by a session. It is never modified.
 type Write struct {
 	Dot   Dot
 	Stamp Stamp
-	Deps  Frontier // causes that were visible somewhere when it was made
-	After []Dot    // causes that were carried, visible nowhere yet as far as is known (M5)
-	Muts  []Mut    // all at once; none if the store refused it (M2)
+	Deps  Frontier // causes that were visible at some server when it was made
+	After []Dot    // causes that the session carried, which may be visible nowhere yet (M5)
+	Muts  []Mut    // they take effect together; none if the store refused the write (M2)
 }
 
 // Item is what a key holds.
@@ -69,20 +69,20 @@ type Item struct {
 	Exists bool
 	Value  []byte
 	Stamp  Stamp
-	// Siblings are, where concurrent writes are kept, those that nobody has replaced, deletions
-	// too, by stamp. The rest is that of the largest one, and of the largest one that is no
-	// deletion.
+	// Siblings are, in a space that keeps them, the writes of the key that no other write has
+	// replaced, deletions included, ordered by stamp. Stamp is then that of the last one, and Value
+	// that of the last one that is no deletion.
 	Siblings []*Write
 }
 
-// Row is the state of a key as the store returned it. A tombstone is a row that
-// does not exist and has a stamp. Where there is no row, the time of the stamp is that of
-// the latest CollectTombstones, and everything else is zero: a tombstone may have stood there (M15). Who
-// writes externally leaves no dot.
+// Row is the state of a key as the store returned it. A tombstone is a row that does not exist and
+// has a stamp. If there is no row, the time of the stamp is that of the latest CollectTombstones and
+// everything else is zero, because a tombstone may have been collected (M15). An external write
+// leaves no dot.
 //
-// Where concurrent writes are kept they are in Siblings, each with no more than what it does
-// to the key, and without a Dot if it came from outside; the time of the stamp is then
-// that of the latest CollectTombstones in any case.
+// In a space that keeps siblings they are in Siblings, each with only its mutation of the key, and
+// without a Dot if it is external. The time of the stamp is then that of the latest
+// CollectTombstones in any case.
 type Row struct {
 	Item
 	Dot Dot
@@ -92,7 +92,7 @@ type Row struct {
 type View struct {
 	Number   uint64
 	Ring     []Incarnation
-	Departed []Incarnation // departed incarnations and not retired
+	Departed []Incarnation // those that have left the ring and are not retired (V4)
 	Newest   Incarnation   // the largest number of an incarnation so far
 }
 
@@ -102,8 +102,8 @@ type Status uint8
 // The statuses.
 const (
 	OK            Status = iota // it happened
-	Refused                     // it did not, and no attempt of it ever will: it is the store's to say, from the write alone
-	Fenced                      // it did not and will not: this incarnation is over
+	Refused                     // it did not, and no repetition will: the store judges by the write alone
+	Fenced                      // it did not and will not: this incarnation has departed
 	StatusUnknown               // unknown: it may have happened, or may still
 )
 
@@ -114,11 +114,11 @@ type Outcome uint8
 const (
 	Done       Outcome = iota
 	Busy               // it did not happen: too much is under way; try later
-	Behind             // it did not happen: the session knows of what this server does not
-	Failed             // a read got no answer of the store
-	Stale              // a transaction's snapshot is not to be had any more: begin again
+	Behind             // it did not happen: the session has seen writes that this server has not received
+	Failed             // a read got no answer from the store
+	Stale              // the transaction's snapshot is gone: begin again
 	Rejected           // it did not and will not: the store refused the write
-	Expelled           // this incarnation is over; a Put may have happened, and is recovered then
+	Expelled           // this incarnation has departed; a Put may have happened, and is recovered in that case
 	Forged             // it did not happen: the session carries a write that this server has not made
 	ClockAhead         // it did not happen: the session, or the store, has a time far above the clock's
 )
@@ -140,8 +140,8 @@ type ReadMany struct {
 	Deps Frontier
 }
 
-// Put: a session wants keys set or deleted, all at once. Carried are the writes it
-// carries, causes first, and Time the largest it has seen.
+// Put: a session wants keys set or deleted, all at once. Carried are the writes that the session
+// carries, causes first, and Time is the largest time that it has seen.
 type Put struct {
 	Op      Op
 	Muts    []Mut
@@ -150,8 +150,8 @@ type Put struct {
 	Time    uint64
 }
 
-// Recall: a session carries Dots of which it has no more than the names, and perhaps
-// others among whose effects they are.
+// Recall: a session carries Dots, which are writes that it has by name only, and perhaps whole
+// writes that depend on them. It asks for the writes of the names.
 type Recall struct {
 	Op      Op
 	Dots    []Dot
@@ -179,12 +179,12 @@ type Persisted struct {
 	Status Status
 }
 
-// Viewed: the coordinator has decided on another ring. The connections of the last one
-// are closed.
+// Viewed: the coordinator has decided on another ring. The connections of the previous one are
+// closed.
 type Viewed struct{ View View }
 
-// Opened: the predecessor in a view has opened a connection. Nothing that it sent on an
-// earlier one arrives any more.
+// Opened: the predecessor in a view has opened a connection. Nothing that it sent on an earlier
+// connection arrives any more.
 type Opened struct{ View uint64 }
 
 // Asked: the successor in a view has no state yet.
@@ -193,8 +193,9 @@ type Asked struct {
 	View uint64
 }
 
-// Recovered answers Recover with OK and all that the journal has of the incarnations, or StatusUnknown. In
-// an asynchronous space it says whose logs have been given back, or given up (A8).
+// Recovered answers Recover with OK and all that the journal has of the incarnations, or
+// StatusUnknown. In an asynchronous space, Back are those whose logs were given back or given up
+// (A8).
 type Recovered struct {
 	View   uint64
 	Writes []*Write
@@ -202,8 +203,8 @@ type Recovered struct {
 	Status Status
 }
 
-// Claimed answers Claim with OK and the set of all that has been merged, Fenced if a later
-// view has claimed, or StatusUnknown.
+// Claimed answers Claim with OK and the set of all writes that were merged, Fenced if a later view
+// has claimed, or StatusUnknown.
 type Claimed struct {
 	Call    Call
 	Durable Frontier
@@ -216,28 +217,28 @@ type Flushed struct {
 	Status Status
 }
 
-// Polled answers Poll with what came after, in order, or with nothing.
+// Polled answers Poll with external writes after the number that was asked for, in order.
 type Polled struct {
 	View   uint64
 	Writes []*Write
 }
 
-// Returned: the log of a departed incarnation has been found. Nothing is added to it any more.
+// Returned: the log of a departed incarnation was found. Nothing is added to that log any more.
 type Returned struct {
 	Incarnation Incarnation
 	Writes      []*Write
 }
 
-// Broken: the connection to the successor is gone, and perhaps what was sent on it.
+// Broken: the connection to the successor broke. What was sent on it may not have arrived.
 type Broken struct{}
 
 // Received: a neighbour's message has arrived, in the order of its connection.
 type Received struct{ Message Message }
 
-// Evicted: memory is short, and the runtime wants a key out of it.
+// Evicted: memory is short, and the runtime asks the server to drop a key.
 type Evicted struct{ Key string }
 
-// Beat: it is time for the stability vector to go round.
+// Beat: it is time for a stability round.
 type Beat struct{}
 
 func (Read) input()      {}
@@ -263,16 +264,16 @@ func (Beat) input()      {}
 // Message is what neighbours on the ring say to each other.
 type Message interface{ message() }
 
-// Chain takes a write from its Head, the server that put it onto the ring, towards
-// the head's predecessor. Head 0 says that it was sent again.
+// Chain carries a write from its Head, the server that put it onto the ring, towards the head's
+// predecessor. Head 0 means that the write was sent again.
 type Chain struct {
 	View  uint64
 	Head  Incarnation
 	Write *Write
 }
 
-// Named takes a write on as Chain does, from the server that took it first, to a successor
-// that has it.
+// Named forwards the name of a write, as Chain forwards the write, to a successor that has the write
+// already. Only the server that took the write first is at the head of such a chain (M6).
 type Named struct {
 	View uint64
 	Dot  Dot
@@ -281,23 +282,23 @@ type Named struct {
 // String is the message for people.
 func (m Named) String() string { return fmt.Sprintf("%v by its name", m.Dot) }
 
-// StabilityRound goes round to find out what everybody has received.
+// StabilityRound travels around the ring and finds out what every server has received (M14).
 type StabilityRound struct {
 	View   uint64
-	Seen   Frontier // received by the first server when it went off
-	Stable Frontier // received by all
-	Low    uint64   // no write that is not in Stable has a smaller time, as far as those say that it has passed
+	Seen   Frontier // received by the first server when the round began
+	Stable Frontier // received by every server
+	Low    uint64   // no write outside of Stable has a smaller time, by the servers that the round has passed
 
 	Durable Frontier // in the store, if the space is asynchronous
 }
 
-// Resync tells the predecessor what need not be sent.
+// Resync tells the predecessor what this server has, so that it sends only the rest (M17).
 type Resync struct {
 	View     uint64
 	Received Frontier
 }
 
-// Snapshot is what a server begins with that joins behind another.
+// Snapshot is the state with which a server begins that joins behind another (V2).
 type Snapshot struct {
 	View     uint64
 	Visible  Frontier
@@ -330,12 +331,12 @@ type Fetch struct {
 	Dots []Dot
 }
 
-// Persist asks the store to commit, in one statement, the journal entry of Write and
-// every row that it wins by its stamp. It is the same write in every try. What was
-// committed once, or forgotten since, is OK and changes nothing.
+// Persist asks the store to commit, in one statement, the journal entry of Write and every row that
+// it wins by its stamp. Every Try has the same write. A write that was committed before, or
+// truncated since, is OK and changes nothing.
 //
-// In an asynchronous space it is this server's own log that is asked to commit Write and
-// what it may depend on and nobody else may have, With, causes first (A1).
+// In an asynchronous space this server's own log commits Write together with With, which are the
+// causes that no other server may have, causes first (A1).
 type Persist struct {
 	Call  Call
 	Write *Write
@@ -343,17 +344,17 @@ type Persist struct {
 	With  []*Write
 }
 
-// Claim tells the store that from now on nobody merges in the name of an earlier view (A3).
+// Claim asks the store to refuse every later Flush of an earlier view (A3).
 type Claim struct {
 	Call Call
 	Term uint64 // the view
 	Try  int
 }
 
-// Flush asks the store to merge writes into its rows by their stamps, and to remember which
-// it has merged so far, Durable, all in one commit. Flushes of a view are numbered; one whose
-// number was merged before is OK and changes nothing, one of a view that is not the latest
-// to have claimed is Fenced.
+// Flush asks the store to merge writes into its rows by their stamps, and to remember Durable, the
+// set of all writes that were merged so far, in one commit. The flushes of a view are numbered. One
+// whose number was merged before is OK and changes nothing; one of a view that is not the latest to
+// claim is Fenced.
 type Flush struct {
 	Call    Call
 	Term    uint64 // the view
@@ -363,40 +364,40 @@ type Flush struct {
 	Try     int
 }
 
-// Release tells the store that the log of an incarnation is not needed any more, for all of it is in
-// the rows; then the log can go.
+// Release tells the store that all of an incarnation's log is in the rows, so the log can be
+// removed.
 type Release struct{ Incarnation Incarnation }
 
-// Truncate lets the journal drop an incarnation's writes up to a number. The store
-// remembers that number: no late Persist of them may take effect.
+// Truncate lets the journal drop an incarnation's writes up to a number. The store remembers the
+// number: a late Persist of those writes does not take effect.
 type Truncate struct {
 	Incarnation Incarnation
 	Upto        uint64
 }
 
-// Recover asks for the writes of departed incarnations. Once their leases have ended, so that
-// they answer nobody, and the store has been told to refuse every Persist of theirs from
-// then on, the journal is read.
+// Recover asks for the writes of departed incarnations. The runtime waits until their leases have
+// ended, so that they acknowledge nothing more, has the store refuse every later Persist of theirs,
+// and then reads the journal.
 type Recover struct {
 	View         uint64
 	Incarnations []Incarnation
 }
 
-// Poll asks for what the journal of External has after a number, some of it or all. The
-// answer may take its time.
+// Poll asks for external writes that the journal has after a number, some or all of them. The
+// runtime may delay the answer.
 type Poll struct{ View, After uint64 }
 
-// Retire tells the coordinator that everything of an incarnation has been shown everywhere: the
-// next view need not name it.
+// Retire tells the coordinator that all writes of an incarnation are visible everywhere, so the next
+// view need not list it (V4).
 type Retire struct{ Incarnation Incarnation }
 
-// CollectTombstones lets the store drop tombstones with a smaller time, but for those of External that it
-// was not told to forget (M19). It remembers that time, from before it drops anything: see
+// CollectTombstones lets the store drop tombstones with a smaller time, except tombstones of external
+// writes that were not truncated (M19). The store remembers the time before it drops anything: see
 // Row.
 type CollectTombstones struct{ Before uint64 }
 
 // Send gives a message to a neighbour: to the successor on the connection that it
-// greeted on, to the predecessor on the one it opened.
+// resynced on, to the predecessor on the one it opened.
 type Send struct {
 	To      Incarnation
 	Message Message
@@ -410,8 +411,8 @@ type Reply struct {
 	Items   []Item   // of a ReadMany, as its Keys
 	Visible Frontier // what is visible here; contains the Deps of the operation
 	Carried []*Write // what the session must carry from here on, causes first
-	Write   *Write   // what a Put became
-	At      Snap     // of a ReadMany and a Look: what the items are of
+	Write   *Write   // the write that a Put made
+	At      Snap     // of a ReadMany and a Look: the snapshot of the items
 	View    *View    // the server's; nil if no server has answered
 }
 
