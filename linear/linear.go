@@ -22,10 +22,12 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
 	"github.com/maypok86/otter/v2"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/freshet-cache/freshet/linear/clink"
 	"github.com/freshet-cache/freshet/shard"
@@ -67,6 +69,8 @@ type Options[V any] struct {
 	// Timeout bounds each request to the store; after it the outcome is unknown.
 	// Default 5 s.
 	Timeout time.Duration
+	// TTL is the time for which Put, PutAll, GetOrLoad and Tx.Put write keys. Default 0: for ever.
+	TTL time.Duration
 	// VersionsOnly keeps the versions of keys in memory and not their values: Version is
 	// answered from there, and reads of values ask the store. It is what a layered cache
 	// needs (CRINK-L; WriteGuards, section 6.4), whose values lie elsewhere.
@@ -110,6 +114,8 @@ func (o *Options[V]) check() error {
 		return errors.New("linear: Options.Codec is nil; use linear.Bytes, linear.String or linear.JSON")
 	case o.Timeout < 0:
 		return fmt.Errorf("linear: Options.Timeout is %v; it must not be negative", o.Timeout)
+	case o.TTL < 0:
+		return fmt.Errorf("linear: Options.TTL is %v; it must not be negative, and 0 is for ever", o.TTL)
 	}
 	if o.Peers == nil {
 		o.Peers = alone{}
@@ -144,6 +150,8 @@ type Cache[V any] struct {
 	_       [64]byte                       // what is written now and then stays away from what every hit reads
 	sampler sampler
 	fates   fates
+	missed  atomic.Uint64
+	loads   singleflight.Group // of GetOrLoad, by key
 
 	mu         sync.Mutex // guards the fields below, and every step of the machine
 	pod        *clink.Pod
@@ -345,9 +353,9 @@ func (c *Cache[V]) Hits(keys []string, out []Entry[V]) (n int) {
 	return n
 }
 
-// Put sets key to value. See PutTTL.
+// Put sets key to value for the time of Options.TTL. See PutTTL.
 func (c *Cache[V]) Put(ctx context.Context, key string, value V) error {
-	_, err := c.PutTTL(ctx, key, value, 0)
+	_, err := c.PutTTL(ctx, key, value, c.opt.TTL)
 	return err
 }
 
@@ -381,7 +389,7 @@ func (c *Cache[V]) PutAll(ctx context.Context, values map[string]V) error {
 		if err != nil {
 			return fmt.Errorf("linear: value of %q cannot be encoded, nothing was written: %w", key, err)
 		}
-		muts = append(muts, clink.Mut{Key: key, Value: b})
+		muts = append(muts, clink.Mut{Key: key, Value: b, TTL: lease.Tick(min(c.opt.TTL, MaxTTL))})
 	}
 	_, err := c.write(ctx, muts...)
 	return err

@@ -2,6 +2,7 @@ package linear
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/freshet-cache/freshet/linear/clink"
@@ -67,10 +68,12 @@ type sampler struct {
 	keys  [2048][]byte // their memory is used again
 	n     int
 	skip  int
+	hits  atomic.Uint64 // that were sampled, ever
 }
 
 // note samples a hit. The key may be a view of bytes that the caller reuses.
 func (s *sampler) note(key string) {
+	s.hits.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.keep(key)

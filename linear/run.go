@@ -80,6 +80,7 @@ func (c *Cache[V]) unable() error {
 
 // miss reads through the machine.
 func (c *Cache[V]) miss(ctx context.Context, key string) (Entry[V], error) {
+	c.missed.Add(1)
 	guarding := c.guarding(key)
 	if why := c.why(key); guarding && why == Absent {
 		c.opt.Recorder.Miss(Unguarded)

@@ -141,8 +141,8 @@ func (t *Tx[V]) Get(key string) (Entry[V], error) {
 	return t.c.decode(row)
 }
 
-// Put sets one of the update's keys for ever.
-func (t *Tx[V]) Put(key string, value V) error { return t.PutTTL(key, value, 0) }
+// Put sets one of the update's keys for the time of Options.TTL.
+func (t *Tx[V]) Put(key string, value V) error { return t.PutTTL(key, value, t.c.opt.TTL) }
 
 // PutTTL sets one of the update's keys for the time ttl; 0 is for ever, KeepTTL
 // keeps the deadline it has.
