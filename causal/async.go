@@ -13,8 +13,8 @@ import (
 	"github.com/freshet-cache/freshet/store/journal"
 )
 
-// Log is where the servers of a process have their writes first, in an asynchronous space: a
-// disk of its own. See package journal for the promises; a Journal of store/pebble is one.
+// Log is the disk to which the servers of a process write first, in an asynchronous space. Package
+// journal says what the methods promise. A Journal of store/pebble is one.
 type Log interface {
 	Begin(ctx context.Context, incarnation uint32, name journal.Name) error
 	Persist(ctx context.Context, w journal.Write) error
@@ -25,7 +25,7 @@ type Log interface {
 	Remove(ctx context.Context, incarnation uint32) error
 }
 
-// MergeStore is what an asynchronous space needs of its store, beyond what others do.
+// MergeStore is what an asynchronous space needs of its store, in addition to Store.
 type MergeStore interface {
 	Store
 	Begin(ctx context.Context, incarnation uint32, name journal.Name) error
@@ -35,8 +35,8 @@ type MergeStore interface {
 	Fenced(ctx context.Context, incarnations ...uint32) ([]uint32, error)
 }
 
-// GiveUp ends the waiting for the log of an incarnation: what nobody else had of it is lost, and the
-// ring may forget its name. It is an operator's to say, when a disk is gone.
+// GiveUp ends the wait for the log of a departed incarnation. Writes that only this log had are
+// lost, and the ring may retire the incarnation. An operator calls it when a disk is gone.
 func GiveUp(ctx context.Context, s Store, incarnation uint32) error { return s.Fence(ctx, incarnation) }
 
 // Asynchronous reports whether writes are acknowledged before the store has them.
@@ -45,7 +45,7 @@ func (s *Server) Asynchronous() bool { return s.opt.Log != nil }
 // Asynchronous reports whether writes are acknowledged before the store has them.
 func (r *Ring) Asynchronous() bool { return r.opt.Server.Log != nil }
 
-// Owes is how many writes were taken here and are not known to be in the store.
+// Owes returns how many writes this server took that are not known to be in the store.
 func (s *Server) Owes() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,17 +55,17 @@ func (s *Server) Owes() uint64 {
 	return s.machine.Owes()
 }
 
-// merges is the store of an asynchronous space; it was checked.
+// merges returns the store of an asynchronous space. check made sure of its type.
 func (o *Options) merges() MergeStore { return o.Store.(MergeStore) }
 
-// logged commits a write to the log, with what its session carries.
+// logged commits a write to the log, together with what its session carries.
 func (s *Server) logged(ctx context.Context, out mesh.Persist) error {
 	w := out.Write
 	muts := make([]journal.Mutation, len(w.Muts))
 	for i, m := range w.Muts {
 		muts[i] = journal.Mutation{Key: m.Key, Value: m.Value, Delete: m.Delete}
 	}
-	if err := s.opt.merges().Fits(muts); errors.Is(err, store.ErrTooLarge) { // it could never be merged
+	if err := s.opt.merges().Fits(muts); errors.Is(err, store.ErrTooLarge) { // no batch could merge it
 		return err
 	}
 	return s.opt.Log.Persist(ctx, journal.Write{
@@ -85,7 +85,7 @@ func (s *Server) claim(ctx context.Context, out mesh.Claim) (mesh.Input, error) 
 	return in, err
 }
 
-// flush merges what writes leave, of every key the last.
+// flush merges what a batch leaves in the rows: of each key, the write with the largest stamp.
 func (s *Server) flush(ctx context.Context, out mesh.Flush) (mesh.Input, error) {
 	f := journal.Flush{Term: out.Term, Number: out.Number, Mark: wire.AppendSet(nil, out.Durable)}
 	at := map[string]int{}
@@ -121,7 +121,8 @@ func merged(err error) mesh.Status {
 	return mesh.StatusUnknown
 }
 
-// backs waits until departed incarnations answer nobody, and finds out whose logs are back.
+// backs waits until departed incarnations answer no caller, and finds out whose logs were given
+// back.
 func (s *Server) backs(out mesh.Recover) (mesh.Input, error) {
 	var incarnations []uint32
 	for _, o := range out.Incarnations {
@@ -157,12 +158,14 @@ func (s *Server) backs(out mesh.Recover) (mesh.Input, error) {
 	return in, err
 }
 
-// unbornName is the name of incarnations that are ended because they never began. All servers say the same, so that each goes on
-// where another one, or itself, has got no answer; and no incarnation has it.
+// unbornName is the name under which servers begin, and so end, an incarnation that never began.
+// All servers use this name, so each continues where another one, or itself, got no answer. No
+// incarnation has it.
 var unbornName = journal.Name([]byte("never was begun!"))
 
-// unborn ends an incarnation that was given a number and never began: nobody has a log of it. It begins
-// in its log first, so where the store has not heard of it nothing was acknowledged.
+// unborn ends an incarnation that was given a number and never began. An incarnation takes writes
+// after it has begun in its log and then in the store. If the store does not know it, it has
+// acknowledged nothing.
 func (s *Server) unborn(ctx context.Context, o uint32) error {
 	s.mu.Lock()
 	known := s.seeking.begun[o]
@@ -185,16 +188,15 @@ func (s *Server) unborn(ctx context.Context, o uint32) error {
 	return err
 }
 
-// seeking is the looking for logs of departed incarnations.
+// seeking is the state of the search for logs of departed incarnations.
 type seeking struct {
-	view  uint64          // of which nothing is left to be done
-	busy  bool            // it goes on
-	given map[uint32]bool // to the machine
+	view  uint64          // the view in which the search is complete
+	busy  bool            // a search is under way
+	given map[uint32]bool // incarnations whose logs the machine has
 	begun map[uint32]bool // incarnations that have begun, or were ended because they had not
 }
 
-// seek looks whether the log of this process has something of departed incarnations, once in
-// every view.
+// seek searches the log of this process for departed incarnations, once in every view.
 func (s *Server) seek() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,7 +219,7 @@ func (s *Server) seek() {
 	})
 }
 
-// second waits for one, unless the server closes.
+// second waits for a second, or until the server closes.
 func (s *Server) second() {
 	select {
 	case <-time.After(time.Second):
@@ -225,7 +227,7 @@ func (s *Server) second() {
 	}
 }
 
-// found gives the logs of departed incarnations in a view to the machine.
+// found gives the logs of a view's departed incarnations to the machine.
 func (s *Server) found(v View) error {
 	var incarnations []uint32
 	err := s.bounded(func(ctx context.Context) (e error) {
@@ -245,8 +247,8 @@ func (s *Server) found(v View) error {
 	return err
 }
 
-// give gives the log of a departed incarnation to the machine. Nothing is added to it from
-// here on, so that what was acknowledged is in it.
+// give gives the log of a departed incarnation to the machine. It fences the log first, so that
+// every acknowledged write is in what it reads.
 func (s *Server) give(o uint32) error {
 	err := s.bounded(func(ctx context.Context) error { return s.opt.Log.Fence(ctx, o) })
 	if err != nil {
@@ -279,8 +281,8 @@ func (s *Server) give(o uint32) error {
 	return nil
 }
 
-// outlived removes what is left of the log of an incarnation that is retired. If that is anything,
-// the incarnation was given up, and an operator may want to look at it.
+// outlived removes the log of a retired incarnation. A log that is not empty stays: the incarnation
+// was given up, and an operator may want to look at the log.
 func (s *Server) outlived(o uint32) error {
 	return s.bounded(func(ctx context.Context) error {
 		left, _, err := s.opt.Log.Entries(ctx, o, 0, 1)
@@ -295,7 +297,8 @@ func (s *Server) outlived(o uint32) error {
 	})
 }
 
-// release says that an incarnation's log is not needed any more, and removes it.
+// release records in the store that an incarnation's log is not needed any more, and removes the
+// log.
 func (s *Server) release(incarnation uint32) error {
 	err := s.bounded(func(ctx context.Context) error { return s.opt.Store.Fence(ctx, incarnation) })
 	if err == nil {
@@ -304,8 +307,9 @@ func (s *Server) release(incarnation uint32) error {
 	return err
 }
 
-// Drain takes no more writes, and waits until the store has all that were taken. The log of
-// this incarnation is not needed then.
+// Drain stops taking writes, and waits until the store has all writes that were taken. The log of
+// this incarnation is then not needed any more. Drain returns at once if the space is not
+// asynchronous.
 func (s *Server) Drain(ctx context.Context) error {
 	if s.opt.Log == nil {
 		return nil

@@ -1,17 +1,17 @@
-// Package causal is a cache for workflows that roam: whichever server their next step
-// asks, they see nothing older than what they have seen or written, and no effect
-// without its cause. No read or write waits for another cache server, and none is
-// undone.
+// Package causal is a cache for workflows that move between servers. Whichever server the next step
+// of a workflow asks, it sees nothing older than what it has seen or written, and no effect without
+// its cause. No read or write waits for another cache server, and none is undone.
 //
-// What may be relied on: causal+ consistency of every [Session], across servers, forks
-// and joins, under delays, lost connections and crashes, as long as the store keeps what
-// it acknowledged. Servers that have received the same writes agree on every key. A write
-// that was acknowledged is in the store, or, if Options.Log is set, in that log. What it costs: a session carries a token of some
-// tens of bytes, and writes that have not been everywhere yet until they have.
+// What may be relied on: causal+ consistency of every [Session], across servers, forks and joins,
+// under delays, lost connections and crashes, as long as the store keeps what it acknowledged.
+// Servers that have received the same writes agree on every key. A write that was acknowledged is
+// in the store, or, if Options.Log is set, in that log.
 //
-// The protocol is package causal/mesh, machines without I/O; this package runs them: it
-// asks the store, keeps a connection to the next server of the ring, and gives callers
-// deadlines.
+// What it costs: a session carries a token of some tens of bytes. It also carries writes that some
+// server may not have received, until every server has them.
+//
+// The protocol is package causal/mesh, machines without I/O. This package runs them: it asks the
+// store, keeps a connection to the next server of the ring, and gives callers deadlines.
 package causal
 
 import (
@@ -29,7 +29,7 @@ import (
 	"github.com/freshet-cache/freshet/store/journal"
 )
 
-// Store is what causal needs of a store. See package journal for the promises.
+// Store is what causal needs of a store. Package journal says what the methods promise.
 type Store interface {
 	Load(ctx context.Context, keys ...string) ([]journal.Row, error)
 	Persist(ctx context.Context, w journal.Write) error
@@ -45,19 +45,19 @@ type Store interface {
 var (
 	// ErrBusy means that nothing happened: too much is under way at this server.
 	ErrBusy = errors.New("causal: busy: nothing happened; too much is under way at this server, try again later")
-	// ErrBehind means that nothing happened: the session knows of writes that this
-	// server has not received.
+	// ErrBehind means that nothing happened: the session has seen writes that this server has not
+	// received.
 	ErrBehind = errors.New("causal: behind: nothing happened; this server has not received what the session has seen, ask another or try again")
-	// ErrOutcomeUnknown means that the write is under way, and will take effect unless
-	// the server ends first.
+	// ErrOutcomeUnknown means that the write is under way, and takes effect unless the server ends
+	// first.
 	ErrOutcomeUnknown = errors.New("causal: outcome unknown: the write is under way and may take effect; read the key to find out")
-	// ErrRejected means that the store cannot take the write, and never will.
+	// ErrRejected means that nothing was written: the store cannot take the write, and never will.
 	ErrRejected = errors.New("causal: rejected: nothing was written; the store does not take it")
-	// ErrStale means that nothing was written: what the transaction reads from is not to be
-	// had any more, and something that it has read has changed.
+	// ErrStale means that nothing was written: the transaction's snapshot is gone, and something
+	// that it has read has changed.
 	ErrStale = errors.New("causal: stale: nothing was written; the transaction's snapshot is gone, begin it again")
-	// ErrExpelled means that this incarnation of the server was ended by the others, or that it does
-	// not hear whether it was. What was being written may take effect.
+	// ErrExpelled means that this incarnation of the server has departed, or cannot tell whether it
+	// has. A write that was under way may take effect.
 	ErrExpelled = errors.New("causal: over: this server is not a member of the ring, or cannot tell; ask another")
 	// ErrClockAhead means that nothing happened: a time that the session has seen is further ahead
 	// of this server's clock than the clocks of servers may be apart.
@@ -78,7 +78,7 @@ type RingServer struct {
 type View struct {
 	Number   uint64 // grows with every change
 	Ring     []RingServer
-	Departed []uint32 // departed incarnations, of which not everything has been everywhere
+	Departed []uint32 // departed incarnations that are not retired
 	Newest   uint32   // the largest number of an incarnation so far
 }
 
@@ -94,58 +94,58 @@ func (v View) machine() mesh.View {
 	return out
 }
 
-// Options configure a Server. Store, Self and View are required.
+// Options configures a Server. Store, Incarnation and View are required.
 type Options struct {
 	Store Store
 	// Incarnation is the number of this incarnation, which has begun in the store.
 	Incarnation uint32
-	// View is the ring in which the server begins: alone, or together with others that
-	// begin, or, if Joins, behind a server that is in it already.
+	// View is the ring in which the server begins: alone, together with other servers that begin,
+	// or, if Joins is set, behind a server that is in the ring already.
 	View  View
 	Joins bool
-	// Floor is the largest time of a stamp that the store held, and Truncated what it says
-	// that departed incarnations have truncated, when a ring begins.
+	// Floor is the largest time of a stamp that the store held when the ring began. Truncated says
+	// up to which number the journals of departed incarnations were truncated by then.
 	Floor     uint64
 	Truncated map[uint32]uint64
-	// Log makes the space asynchronous: writes are acknowledged when it has them, and brought
-	// into the store, a MergeStore, when every server has received them. Self has begun in
-	// it. Servers of one process may share it. When a ring begins, Mark is what the store's
-	// Claim of the view's number has returned, and Truncated is for external writes. Default: the store has
+	// Log makes the space asynchronous: a write is acknowledged when Log has it, and merged into
+	// the store, a MergeStore, when every server has received it. Incarnation has begun in Log.
+	// Servers of one process may share a Log. When a ring begins, Mark is what the store's Claim of
+	// the view's number returned, and Truncated is for external writes only. Default: the store has
 	// every write before it is acknowledged.
 	Log  Log
 	Mark []byte
-	// Dial opens an ordered connection to another server, which hands it to its Accept.
-	// deliver takes what arrives on it. It is required if there are other members.
+	// Dial opens an ordered connection to another server, which passes it to its Accept. deliver
+	// takes the frames that arrive. Dial is required if the ring has other servers.
 	Dial func(ctx context.Context, to RingServer, deliver func(frame []byte)) (Conn, error)
-	// Serves reports whether this server is surely a member now. Default: it always is.
+	// Serves reports whether this server is certainly a member now. Default: it always is.
 	Serves func() bool
-	// Ended waits until a departed incarnation answers nobody any more. Default: it does not.
+	// Ended waits until a departed incarnation answers no caller any more. Default: it does not
+	// wait.
 	Ended func(ctx context.Context, incarnation uint32) error
-	// Retired is told of incarnations that a view need not name as Departed any more. It may be told
-	// again, and must not block. Default: nobody is told.
+	// Retired is called with incarnations that a view need not list as Departed any more. It may be
+	// called again with the same one, and must not block. Default: none.
 	Retired func(incarnation uint32)
-	// Keys bounds the keys in memory, Window the writes of this server that have not been
-	// everywhere, Waits the operations that wait for rows. Defaults
-	// 1 << 20, 4096, 4096.
+	// Keys bounds the keys in memory, Window the writes of this server that are not known to be
+	// durable, and Waits the operations that wait for rows. Defaults 1 << 20, 4096, 4096.
 	Keys, Window, Waits int
-	// Bytes bounds what the keys in memory take, with their versions, and WindowBytes what
-	// those writes take: beyond it callers are told ErrBusy. Each other server has as much of them.
-	// Defaults 1 GiB, 64 MiB.
+	// Bytes bounds the memory of keys and their versions, and WindowBytes the memory of the writes
+	// that Window counts. Beyond WindowBytes callers get ErrBusy. Every other server needs as much
+	// memory for them. Defaults 1 GiB, 64 MiB.
 	Bytes, WindowBytes int
-	// Versions is how many values of a key are kept for transactions, which begin again
-	// when theirs is gone. Default 8.
+	// Versions is how many values of a key are kept for transactions. A transaction whose values
+	// are gone begins again. Default 8.
 	Versions int
-	// Concurrent keeps writes that were made out of each other's sight, for spaces with a
-	// merge function. Store.Keep has said so. Default: the larger stamp wins.
+	// Concurrent keeps siblings, for spaces with a merge function. The store's KeepSiblings was
+	// called with it. Default: the larger stamp wins.
 	Concurrent bool
-	// Beat is how often the servers find out what all have received. Default 10 ms.
+	// Beat is the time between stability rounds. Default 10 ms.
 	Beat time.Duration
-	// Timeout bounds each request to the store; one may end up to an eighth of it earlier.
+	// Timeout bounds each request to the store. A request may end up to an eighth of it earlier.
 	// Default 5 s.
 	Timeout time.Duration
-	// Recorder is told what happens. Default: nothing is recorded.
+	// Recorder is called with what happens, for metrics. Default: nothing is recorded.
 	Recorder Recorder
-	// Logger hears of what an operator should know. Default: discard.
+	// Logger gets what an operator should know. Default: discard.
 	Logger *slog.Logger
 }
 
@@ -202,8 +202,8 @@ func (o *Options) canMerge() bool {
 	return ok
 }
 
-// Recorder is told what a server does, for metrics. The methods are called under the
-// server's lock or beside it, must be quick, and must not call the server.
+// Recorder records what a server does, for metrics. The methods are called with or without the
+// server's lock, must be quick, and must not call the server.
 type Recorder interface {
 	// Event: the protocol did something worth counting.
 	Event(e mesh.EventKind)
@@ -223,9 +223,9 @@ const (
 	CallCollect
 	CallRecover
 	CallPoll
-	CallLog   // a write into the log of an asynchronous space
-	CallClaim // of its rows
-	CallMerge // into its rows
+	CallLog   // a write to the log of an asynchronous space
+	CallClaim // of the right to merge into the rows
+	CallMerge // of a batch into the rows
 	StoreCalls
 )
 
@@ -241,22 +241,22 @@ type Server struct {
 	mu      sync.Mutex   // guards the fields below, and every step of the machine
 	machine *mesh.Server // nil until a server that joins has its predecessor's snapshot
 	view    View
-	changed chan struct{} // closed when there is another view, or a machine
+	changed chan struct{} // closed when the view changes, or the machine is made
 	outs    []mesh.Output
 	ops     mesh.Op
 	waiting map[mesh.Op]chan answer
 	cause   error              // of the request to the store whose answer is being stepped
-	refused map[mesh.Dot]error // why the store did not take a write, until its caller is told
+	refused map[mesh.Dot]error // why the store refused a write, until its caller gets the answer
 	ring    ring
 	settle  settling
 	seeking seeking
 	closed  bool
-	pace    atomic.Int64 // between requests for external writes
+	pace    atomic.Int64 // wait between requests for external writes
 
-	draining bool                     // no write is taken
-	deadline atomic.Pointer[deadline] // of requests to the store that begin now
+	draining bool                     // the server takes no more writes
+	deadline atomic.Pointer[deadline] // shared by requests to the store that begin now
 
-	next chan mesh.Output // requests to the store, for who has done one
+	next chan mesh.Output // requests to the store, for a goroutine that has finished one
 	idle atomic.Int64
 
 	work sync.WaitGroup
@@ -264,13 +264,13 @@ type Server struct {
 	stop context.CancelFunc
 }
 
-// answer is a Reply, and why it failed if the store said so.
+// answer is a Reply, and the store's error if it failed for one.
 type answer struct {
 	mesh.Reply
 	err error
 }
 
-// New returns a server that has received nothing, and joins its ring.
+// New returns a server that has received nothing, and that joins its ring.
 func New(opt Options) (*Server, error) {
 	if err := opt.check(); err != nil {
 		return nil, err
@@ -305,8 +305,7 @@ func (s *Server) begin(o mesh.Options) {
 	s.machine = mesh.New(o)
 }
 
-// Enter lets the server hear that the coordinator has decided on another ring. Older ones
-// are ignored.
+// Enter takes a view that the coordinator has decided on. The server ignores older views.
 func (s *Server) Enter(v View) {
 	s.mu.Lock()
 	if s.closed || v.Number <= s.view.Number {
@@ -329,20 +328,20 @@ func (s *Server) Enter(v View) {
 	s.spawn(asked)
 }
 
-// change wakes who keeps the connection.
+// change wakes keepConnected.
 func (s *Server) change() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// Joined reports whether the server has the state to answer from.
+// Joined reports whether the server has a state from which it can answer.
 func (s *Server) Joined() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.machine != nil
 }
 
-// Truncated is the number up to which every server has received what was written here.
+// Truncated returns the number up to which every server has received this server's writes.
 func (s *Server) Truncated() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -352,8 +351,8 @@ func (s *Server) Truncated() uint64 {
 	return s.machine.Truncated()
 }
 
-// Close ends the server, when the requests to the store that are under way have ended,
-// or ctx has. What was acknowledged is in the store, or in the log.
+// Close ends the server. It waits until the requests to the store that are under way have ended, or
+// ctx has. Every acknowledged write is in the store, or in the log.
 func (s *Server) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
@@ -383,7 +382,7 @@ func (s *Server) Close(ctx context.Context) error {
 	}
 }
 
-// beat lets the stability vector go round, and says again what the store did not hear.
+// beat starts stability rounds, and repeats what the store did not acknowledge.
 func (s *Server) beat() {
 	tick := time.NewTicker(s.opt.Beat)
 	defer tick.Stop()
@@ -405,10 +404,10 @@ func (s *Server) beat() {
 	}
 }
 
-// answers are channels on which nothing is under way.
+// answers are channels for reuse. No answer is under way on any of them.
 var answers = sync.Pool{New: func() any { return make(chan answer, 1) }}
 
-// do does one operation of a session.
+// do carries out one operation of a session.
 func (s *Server) do(ctx context.Context, op func(op mesh.Op) mesh.Input) (mesh.Reply, error) {
 	if err := ctx.Err(); err != nil {
 		return mesh.Reply{}, context.Cause(ctx)
@@ -426,7 +425,7 @@ func (s *Server) do(ctx context.Context, op func(op mesh.Op) mesh.Input) (mesh.R
 		return mesh.Reply{}, ErrExpelled
 	}
 	asked, got, done := s.stepFor(in, id)
-	if done { // nearly always: it was in memory
+	if done { // most often: the answer was in memory
 		s.mu.Unlock()
 		s.spawn(asked)
 		return got, outcome(got, nil)
@@ -436,11 +435,12 @@ func (s *Server) do(ctx context.Context, op func(op mesh.Op) mesh.Input) (mesh.R
 	s.mu.Unlock()
 	s.spawn(asked)
 	select {
-	case a := <-ch: // there is no other
+	case a := <-ch: // no second answer follows, so the channel can be reused
 		answers.Put(ch)
 		_, write := in.(mesh.Put)
 		switch {
-		case write && (a.Op == 0 || a.Outcome == mesh.Expelled): // it had begun, and may be recovered by others
+		case write && (a.Op == 0 || a.Outcome == mesh.Expelled):
+			// The write had begun, and other servers may recover it.
 			return mesh.Reply{}, fmt.Errorf("%w (%w)", ErrOutcomeUnknown, errors.Join(a.err, outcome(a.Reply, nil)))
 		case a.err != nil && a.Op == 0:
 			return mesh.Reply{}, a.err
@@ -457,7 +457,7 @@ func (s *Server) do(ctx context.Context, op func(op mesh.Op) mesh.Input) (mesh.R
 	return mesh.Reply{}, context.Cause(ctx)
 }
 
-// unable says why no operation can begin.
+// unable returns why no operation can begin, or nil.
 func (s *Server) unable() error {
 	switch {
 	case s.closed:

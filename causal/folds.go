@@ -10,37 +10,37 @@ import (
 	"github.com/freshet-cache/freshet/causal/mesh"
 )
 
-// folded is what a key's first versions are when they are merged.
+// folded is the merged value of the first siblings of a key.
 type folded struct {
-	dots []mesh.Dot // which they are
-	text []byte     // encoded: nobody who is given it can change it
+	dots []mesh.Dot // of these siblings
+	text []byte     // encoded, so that no reader can change it
 	err  error      // ErrUnlawful, if it was noticed
 }
 
-// folds are values that were merged: keys that many write hold many versions, and readers would merge all of them at
-// every read. The zero folds are ready.
+// folds keeps merged values. A key that many clients write has many siblings, which every read
+// would merge again. The zero folds is ready.
 type folds struct {
 	mu     sync.Mutex
 	keys   map[string][]folded
 	bytes  int
 	tries  atomic.Uint64
-	broken atomic.Bool // the function was seen to break its laws
+	broken atomic.Bool // the merge function was seen to break its laws
 
-	compacts map[string]time.Time // keys of which many versions were replaced by one, and when
+	compacts map[string]time.Time // when the siblings of a key were last replaced by one
 }
 
 const (
-	foldStep  = 8       // of so many versions the value is kept in between
-	foldEach  = 16      // values of a key
-	foldBytes = 8 << 20 // of all keys
-	lawEvery  = 16      // of so many merges one tries the laws
+	foldStep  = 8       // a merged value is kept after so many siblings
+	foldEach  = 16      // merged values that are kept of a key
+	foldBytes = 8 << 20 // bytes of the merged values that are kept of all keys
+	lawEvery  = 16      // one of so many merges checks the laws
 
-	compactAt    = 8           // versions of a key are many
-	compactRest  = time.Second // between two times that one replaces those of a key
-	compactsMost = 1024        // keys of which that is known
+	compactAt    = 8           // siblings of a key that are compacted
+	compactRest  = time.Second // the least time between two compactions of a key
+	compactsMost = 1024        // keys for which the time of the last compaction is known
 )
 
-// due reports whether the versions of a key are to be replaced by one now.
+// due reports whether the siblings of a key should be replaced by one now.
 func (f *folds) due(key string, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -54,8 +54,9 @@ func (f *folds) due(key string, now time.Time) bool {
 	return true
 }
 
-// compact has many versions of a key replaced by what they are when they are merged, behind the back of who reads them:
-// else they would be kept, and merged by everybody, until somebody writes the key. If it fails, a later read tries again.
+// compact replaces the siblings of a key by their merged value, in the background. Without it,
+// every reader would merge them until a client writes the key. If it fails, a later read tries
+// again.
 func (sp *Space[V]) compact(key string) {
 	server, err := sp.server()
 	if err != nil || !sp.folds.due(key, time.Now()) {
@@ -69,7 +70,7 @@ func (sp *Space[V]) compact(key string) {
 	})
 }
 
-// aside does something beside what callers ask, unless the server is closed.
+// aside runs do in the background, unless the server is closed.
 func (s *Server) aside(do func(ctx context.Context)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,10 +84,11 @@ func (s *Server) aside(do func(ctx context.Context)) {
 	})
 }
 
-// sampled reports whether the laws are tried: at first, now and then, and always when they were broken once.
+// sampled reports whether a merge checks the laws: the first one, one of lawEvery, and every one
+// after a violation.
 func (f *folds) sampled() bool { return f.tries.Add(1)%lawEvery == 1 || f.broken.Load() }
 
-// find is the value of the most of a key's first versions.
+// find returns the kept value of as many of a key's first siblings as possible.
 func (f *folds) find(key string, dots []mesh.Dot) (best folded) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -98,9 +100,10 @@ func (f *folds) find(key string, dots []mesh.Dot) (best folded) {
 	return best
 }
 
-// keep remembers a value; others go for it.
+// keep keeps a merged value, and drops others if there is no room.
 func (f *folds) keep(key string, is folded) {
-	if slices.Contains(is.dots, mesh.Dot{}) || len(is.text) > foldBytes/foldEach { // a version that came from outside has no name
+	if slices.Contains(is.dots, mesh.Dot{}) || len(is.text) > foldBytes/foldEach {
+		// An external write has no dot.
 		return
 	}
 	f.mu.Lock()
@@ -118,7 +121,7 @@ func (f *folds) keep(key string, is folded) {
 	}
 	f.keys[key] = append(all, is)
 	f.bytes += is.weight()
-	for other, all := range f.keys { // any of them
+	for other, all := range f.keys { // in any order: any key may lose its values
 		if f.bytes <= foldBytes {
 			break
 		}

@@ -8,20 +8,18 @@ import (
 	"time"
 )
 
-// Header is the name of the header in which tokens travel through a workflow of HTTP
-// requests.
+// Header is the name of the header in which tokens travel through a workflow of HTTP requests.
 const Header = "Freshet-Session"
 
-// tellTimeout is how long an answer waits until its session fits into a header.
+// tellTimeout is how long an answer waits until its session's token fits into a header.
 const tellTimeout = 2 * time.Second
 
-// maxHeader bounds what is taken from a header, and put into one.
+// maxHeader bounds, in bytes, the token that is put into a header.
 const maxHeader = 16 << 10
 
 type contextKey[V any] struct{ sp *Space[V] }
 
-// From returns the session of the request whose context ctx is, or one that knows
-// nothing.
+// From returns the session of the request whose context ctx is, or a session that has seen nothing.
 func (sp *Space[V]) From(ctx context.Context) *Session[V] {
 	if s, ok := ctx.Value(contextKey[V]{sp}).(*Session[V]); ok {
 		return s
@@ -29,15 +27,14 @@ func (sp *Space[V]) From(ctx context.Context) *Session[V] {
 	return sp.Begin()
 }
 
-// With returns a context that From gives s for.
+// With returns a context for which From returns s.
 func (sp *Space[V]) With(ctx context.Context, s *Session[V]) context.Context {
 	return context.WithValue(ctx, contextKey[V]{sp}, s)
 }
 
-// Handler lets h find the session of a request with From, and sends back what it knows
-// when the answer's header is written: what is done after that, a caller does not hear
-// of. A request without a token begins a session; a token that is not taken is answered
-// with 400 and the reason.
+// Handler lets h find the session of a request with From. It sends the session's token back when h
+// writes the header of its answer. The caller does not hear of what h does after that. A request
+// without a token begins a session. A token that is refused is answered with 400 and the reason.
 func (sp *Space[V]) Handler(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s := sp.Begin()
@@ -54,16 +51,16 @@ func (sp *Space[V]) Handler(h http.Handler) http.Handler {
 	})
 }
 
-// teller puts a token into the header before it is written.
+// teller puts a session's token into the header of an answer before the header is written.
 type teller[V any] struct {
 	http.ResponseWriter
 	s      *Session[V]
 	ctx    context.Context
 	told   bool
-	failed bool // the caller was told that, and nothing else
+	failed bool // the answer is an error instead
 }
 
-// tell reports whether the caller hears of the session.
+// tell sets the header, once, and reports whether it could.
 func (t *teller[V]) tell() bool {
 	if t.told {
 		return !t.failed
@@ -99,13 +96,12 @@ func (t *teller[V]) Write(b []byte) (int, error) {
 	return t.ResponseWriter.Write(b)
 }
 
-// Unwrap lets http.ResponseController reach what is beneath.
+// Unwrap lets http.ResponseController reach the wrapped ResponseWriter.
 func (t *teller[V]) Unwrap() http.ResponseWriter { return t.ResponseWriter }
 
-// RoundTripper sends the session of a request's context along, and lets it take what the
-// answer's header tells. Requests of one session may be made at the same time; nothing
-// else may be done with the session meanwhile. A session that is too large for a header
-// is an error, and nothing is sent.
+// RoundTripper sends the session of a request's context along, and joins it with the session in the
+// answer's header. Requests of one session may be made at the same time, but nothing else may use
+// the session meanwhile. A session that is too large for a header is an error, and nothing is sent.
 func (sp *Space[V]) RoundTripper(rt http.RoundTripper) http.RoundTripper {
 	return &carrier[V]{sp: sp, rt: rt}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/freshet-cache/freshet/store/journal"
 )
 
-// RingStore is what a Ring needs of a store, beyond what its servers do.
+// RingStore is what a Ring needs of a store, in addition to what its servers need.
 type RingStore interface {
 	Store
 	KeepSiblings(ctx context.Context, concurrent bool) error
@@ -25,34 +25,35 @@ type RingStore interface {
 	Largest(ctx context.Context) (uint64, error)
 }
 
-// RingOptions configure a Ring. Store, Addr and Ask are required.
+// RingOptions configures a Ring. Store, Addr and Ask are required.
 type RingOptions struct {
-	// Server is what servers are made with; of Self, View, Joins, Floor, Truncated, Mark, Serves,
-	// Ended and Retired the Ring knows better.
+	// Server has the options of the Ring's servers. The Ring sets Store, Incarnation, View, Joins,
+	// Floor, Truncated, Mark, Serves, Ended and Retired.
 	Server Options
 	Store  RingStore
-	Addr   string // where the others' Dial reaches this node
-	Host   string // the process, for coordinators that see processes end
-	// Ask asks whichever Leader leads, whose Answer it returns.
+	Addr   string // where the Dial of other servers reaches this node
+	Host   string // names the process, for coordinators that see processes end
+	// Ask sends a request to the Leader that leads, and returns its Answer.
 	Ask   func(ctx context.Context, request []byte) ([]byte, error)
 	Clock shard.Clock
-	// Beat is how often it asks. Default 200 ms; well below a third of a lease.
+	// Beat is the time between two requests. Default 200 ms. It must be well below a third of a
+	// lease.
 	Beat time.Duration
 }
 
-// Ring is this process's place in a ring of servers: it begins the incarnation of a server, and
-// another when the first is over. All methods are safe for concurrent use.
+// Ring is this process's place in a ring of servers. It begins an incarnation of a server, and
+// another one when that has ended. All methods are safe for concurrent use.
 type Ring struct {
 	opt   RingOptions
-	until atomic.Int64 // the lease of the current incarnation
+	until atomic.Int64 // when the lease of the current incarnation ends
 	key   atomic.Pointer[[]byte]
-	keyed chan struct{} // closed when there is one
+	keyed chan struct{} // closed when there is a key
 
 	mu      sync.Mutex
 	member  *view.Member
 	server  *Server
 	leaving bool
-	out     chan struct{} // closed when an incarnation that leaves is left out
+	out     chan struct{} // closed when an incarnation that leaves has been removed
 	hurry   chan struct{}
 
 	stop context.CancelFunc
@@ -60,11 +61,11 @@ type Ring struct {
 }
 
 const (
-	joinBeat   = 20 * time.Millisecond // while there is no place in the ring
+	joinBeat   = 20 * time.Millisecond // while this process has no place in the ring
 	askTimeout = time.Second
 )
 
-// JoinRing asks for a place in a ring, and again for ever.
+// JoinRing asks for a place in a ring, and for another one whenever the place is lost, until Close.
 func JoinRing(opt RingOptions) (*Ring, error) {
 	if opt.Store == nil || opt.Ask == nil || opt.Addr == "" {
 		return nil, errors.New("causal: RingOptions need a Store, an Addr and Ask")
@@ -72,7 +73,7 @@ func JoinRing(opt RingOptions) (*Ring, error) {
 	if opt.Beat <= 0 {
 		opt.Beat = 200 * time.Millisecond
 	}
-	probe := opt.Server // what is wrong with it is said now
+	probe := opt.Server // reports wrong options at once
 	probe.Store, probe.Incarnation, probe.View = opt.Store, 1, View{Ring: []RingServer{{Incarnation: 1}}}
 	if err := probe.check(); err != nil {
 		return nil, err
@@ -84,7 +85,7 @@ func JoinRing(opt RingOptions) (*Ring, error) {
 	return r, nil
 }
 
-// Server is the current server. It is ErrJoining as long as there is none.
+// Server returns the current server, or ErrJoining as long as there is none.
 func (r *Ring) Server() (*Server, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,8 +95,9 @@ func (r *Ring) Server() (*Server, error) {
 	return r.server, nil
 }
 
-// TokenKey is what authenticates the tokens of spaces without a key of their own: all servers of the ring have it from
-// who keeps the ring. It is ErrJoining as long as this one has not heard of it.
+// TokenKey returns the key that authenticates the tokens of spaces without a key of their own. All
+// servers of the ring have it from the leader. It returns ErrJoining as long as this process has
+// not received it.
 func (r *Ring) TokenKey() ([]byte, error) {
 	key := r.key.Load()
 	if key == nil {
@@ -104,7 +106,7 @@ func (r *Ring) TokenKey() ([]byte, error) {
 	return *key, nil
 }
 
-// Keyed waits until there is a TokenKey. It is ErrJoining if ctx ends before that.
+// Keyed waits until there is a TokenKey. It returns ErrJoining if ctx ends before that.
 func (r *Ring) Keyed(ctx context.Context) error {
 	select {
 	case <-r.keyed:
@@ -114,7 +116,7 @@ func (r *Ring) Keyed(ctx context.Context) error {
 	}
 }
 
-// View is the latest ring that was heard of.
+// View returns the latest ring that this process has heard of.
 func (r *Ring) View() View {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,13 +130,13 @@ func (r *Ring) View() View {
 func (r *Ring) Accept(conn Conn) (deliver func(frame []byte)) {
 	s, err := r.Server()
 	if err != nil {
-		conn.Break() // it tries again
+		conn.Break() // the other server tries again
 		return func([]byte) {}
 	}
 	return s.Accept(conn)
 }
 
-// run begins one incarnation after the other.
+// run runs one incarnation after the other.
 func (r *Ring) run(ctx context.Context) {
 	defer close(r.done)
 	for ctx.Err() == nil {
@@ -154,7 +156,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// live is one incarnation: it returns when that is over.
+// live runs one incarnation, and returns when it has ended.
 func (r *Ring) live(ctx context.Context) error {
 	r.until.Store(0)
 	known, err := r.known(ctx)
@@ -189,7 +191,7 @@ func (r *Ring) live(ctx context.Context) error {
 		v, place, incarnation := m.View(), m.Place(), m.Incarnation()
 		r.mu.Unlock()
 		switch {
-		case place < 0 && incarnation != 0: // left out
+		case place < 0 && incarnation != 0: // removed
 			if server != nil {
 				server.Enter(public(v))
 			}
@@ -214,14 +216,14 @@ func (r *Ring) live(ctx context.Context) error {
 	return nil
 }
 
-// known is what the store knows of the incarnations of the space.
+// known returns what the store knows of the incarnations of the space.
 func (r *Ring) known(ctx context.Context) (journal.Known, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.opt.Server.Timeout)
 	defer cancel()
 	return r.opt.Store.Known(ctx)
 }
 
-// gone lets who waits for it know that the incarnation was left out.
+// gone wakes Leave when the incarnation was removed.
 func (r *Ring) gone() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -249,11 +251,15 @@ func (r *Ring) rest(ctx context.Context, server *Server) {
 	}
 }
 
-// ask asks the leader once, and reports whether there is a newer view.
+// ask sends one request to the leader, and reports whether there is a newer view.
 func (r *Ring) ask(ctx context.Context, m *view.Member, server *Server) (newer bool, err error) {
-	joined := server != nil && server.Joined() // the server's lock is not taken under the ring's: the server tells the ring under its own who is retired
+	// The server's lock is never taken under the Ring's: the server calls Retired, which takes the
+	// Ring's lock, under its own.
+	joined := server != nil && server.Joined()
 	r.mu.Lock()
-	knows := m.Place() == 0 // the first is about to ask the store, unless it has begun behind others that are gone
+	// The first server of a ring takes its state from the store. A server that has begun tells
+	// whether it has its state.
+	knows := m.Place() == 0
 	if server != nil {
 		knows = joined
 	}
@@ -289,8 +295,8 @@ func public(v view.View) View {
 	return out
 }
 
-// begin makes the server of an incarnation. The first of a ring begins with what the store knows,
-// the others with what their predecessors know.
+// begin makes the server of an incarnation. The first server of a ring begins with what the store
+// knows, any other server with the state of its predecessor.
 func (r *Ring) begin(ctx context.Context, m *view.Member, v view.View, place int, incarnation uint32, name journal.Name) (*Server, error) {
 	opt := r.opt.Server
 	opt.Store, opt.Incarnation, opt.View, opt.Joins = r.opt.Store, incarnation, public(v), place > 0
@@ -327,8 +333,9 @@ func (r *Ring) begin(ctx context.Context, m *view.Member, v view.View, place int
 	return New(opt)
 }
 
-// remember is what the store says to the first of a ring, which begins with that. It is an error if there are incarnations
-// of which the ring does not know that they are lost: the next incarnation tells who keeps the ring of them (K8).
+// remember fills opt with what the store knows, for the first server of a ring. It returns an error
+// if the store has incarnations of which the ring does not know that they departed. The next
+// incarnation tells the leader of them (K8).
 func (r *Ring) remember(ctx context.Context, opt *Options, v view.View) error {
 	bounded := func(do func(ctx context.Context) error) error {
 		ctx, cancel := context.WithTimeout(ctx, opt.Timeout)
@@ -351,18 +358,19 @@ func (r *Ring) remember(ctx context.Context, opt *Options, v view.View) error {
 	opt.Truncated = map[uint32]uint64{}
 	err = errors.Join(err, bounded(func(ctx context.Context) (e error) {
 		_, n, e := r.opt.Store.Entries(ctx, uint32(mesh.External), 0, 1)
-		if errors.Is(e, journal.ErrFenced) { // nobody has said that the space be watched
+		if errors.Is(e, journal.ErrFenced) { // the store does not watch for external writes
 			return nil
 		}
 		opt.Truncated[uint32(mesh.External)] = n
 		return e
 	}))
 	for _, o := range v.Departed {
-		if opt.Log != nil { // what is theirs is in their logs
+		if opt.Log != nil { // their writes are in their logs
 			break
 		}
 		err = errors.Join(err, bounded(func(ctx context.Context) (e error) {
-			if e = r.opt.Store.Fence(ctx, o); e != nil { // else its last words could come between this and the reading of its journal
+			// Otherwise a late write could be committed before the journal is read.
+			if e = r.opt.Store.Fence(ctx, o); e != nil {
 				return e
 			}
 			_, opt.Truncated[o], e = r.opt.Store.Entries(ctx, o, 0, 1)
@@ -375,9 +383,9 @@ func (r *Ring) remember(ctx context.Context, opt *Options, v view.View) error {
 	return err
 }
 
-// claim lets the first of a ring of an asynchronous space see to it that nobody merges any
-// more for the ring before, so that the mark says what there is. A space that was asynchronous
-// once stays so: what is in logs would not be found.
+// claim ends the merging of earlier rings, if this is the first server of the ring of an
+// asynchronous space, so the mark that it returns is final. It returns an error if the space was
+// asynchronous before and has no log now: otherwise the writes in logs would not be found.
 func (r *Ring) claim(ctx context.Context, v view.View, place int) (mark []byte, err error) {
 	store, merges := r.opt.Store.(MergeStore)
 	ctx, cancel := context.WithTimeout(ctx, r.opt.Server.Timeout)
@@ -395,7 +403,7 @@ func (r *Ring) claim(ctx context.Context, v view.View, place int) (mark []byte, 
 	return nil, err
 }
 
-// ended waits until a departed incarnation answers nobody any more.
+// ended waits until a departed incarnation answers no caller any more.
 func (r *Ring) ended(ctx context.Context, m *view.Member, incarnation uint32) error {
 	for {
 		r.mu.Lock()
@@ -415,9 +423,9 @@ func (r *Ring) ended(ctx context.Context, m *view.Member, incarnation uint32) er
 	}
 }
 
-// Leave asks to be left out, and waits until that is decided or ctx ends. The ring goes on
-// without this node, and soon has shown all that was written here. In an asynchronous space
-// that has to be in the store first, else it is missed until this process is there again.
+// Leave asks for removal from the ring, and waits until that is decided or ctx ends. The ring goes
+// on without this node, and soon shows everything that was written here. In an asynchronous space
+// the node first drains: a write that is not in the store is missing until this process runs again.
 func (r *Ring) Leave(ctx context.Context) error {
 	if server, err := r.Server(); err == nil {
 		drain, cancel := context.WithTimeout(ctx, r.opt.Server.Timeout)
@@ -445,7 +453,7 @@ func (r *Ring) Leave(ctx context.Context) error {
 	}
 }
 
-// Close ends the current incarnation. The others leave it out when its lease is over.
+// Close ends the current incarnation. The leader removes it when it has been silent for too long.
 func (r *Ring) Close() {
 	r.stop()
 	<-r.done

@@ -14,17 +14,17 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// LeaderOptions configure a Leader.
+// LeaderOptions configures a Leader.
 type LeaderOptions struct {
 	view.Options
 	Clock shard.Clock
-	// Beat is how often silent members are looked for. Default a twentieth of a lease.
+	// Beat is how often the Leader looks for silent members. Default a twentieth of a lease.
 	Beat   time.Duration
 	Logger *slog.Logger // default: discard
 }
 
-// Leader decides who is in a ring, while its coordinator lets it lead. All methods are safe
-// for concurrent use.
+// Leader decides which servers are in a ring, while its coordinator lets it lead. All methods are
+// safe for concurrent use.
 type Leader struct {
 	opt     LeaderOptions
 	coord   shard.Coordinator
@@ -35,7 +35,7 @@ type Leader struct {
 	done    sync.WaitGroup
 }
 
-// StartLeader begins to stand for election. The coordinator must be the ring's own.
+// StartLeader begins to stand for election. coord must be the coordinator of this ring alone.
 func StartLeader(coord shard.Coordinator, opt LeaderOptions) *Leader {
 	if opt.Length <= 0 {
 		opt.Length = lease.Tick(10 * time.Second)
@@ -123,7 +123,8 @@ func (k *Leader) save(ctx context.Context) {
 		case s := <-k.saves:
 			b := view.AppendView(nil, s.View)
 			err := k.coord.Save(ctx, s.Term, b)
-			for err != nil && !errors.Is(err, shard.ErrDeposed) && ctx.Err() == nil { // unknown: say it again
+			// The outcome is unknown, so the view is saved again.
+			for err != nil && !errors.Is(err, shard.ErrDeposed) && ctx.Err() == nil {
 				k.opt.Logger.Error("coordinator does not save; the ring does not change until it does", "err", err)
 				select {
 				case <-ctx.Done():
@@ -141,14 +142,15 @@ func (k *Leader) step(do func(now lease.Tick) []view.Save) {
 	defer k.mu.Unlock()
 	for _, s := range do(k.opt.Clock.Now()) {
 		select {
-		case <-k.saves: // of an older term, and not begun: nobody waits for it
+		case <-k.saves: // of an older term, and not begun: no caller waits for it
 		default:
 		}
 		k.saves <- s
 	}
 }
 
-// Answer answers what a Ring asks; nil if this leader does not lead, or cannot read it.
+// Answer answers a Ring's request. It returns nil if this leader does not lead, or cannot read the
+// request.
 func (k *Leader) Answer(request []byte) (answer []byte) {
 	in, err := view.DecodeRenew(request)
 	if err != nil {
@@ -165,7 +167,7 @@ func (k *Leader) Answer(request []byte) (answer []byte) {
 	return answer
 }
 
-// View is the latest ring that was decided on.
+// View returns the latest view that was stored.
 func (k *Leader) View() view.View {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -174,7 +176,7 @@ func (k *Leader) View() view.View {
 	return v
 }
 
-// Close stops deciding. The ring goes on as it is until leases are over.
+// Close stops deciding. The ring stays as it is until leases end.
 func (k *Leader) Close() {
 	k.stop()
 	k.done.Wait()

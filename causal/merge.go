@@ -13,18 +13,18 @@ import (
 	"github.com/freshet-cache/freshet/codec"
 )
 
-// ErrUnlawful comes together with a value: it is the one that every server gives, but the
-// merge function that made it is not commutative, associative and idempotent, so it may
-// change when a value is written again.
+// ErrUnlawful comes together with a value, which is the same at every server. The merge function
+// that made the value is not commutative, associative and idempotent, so the value may change when
+// it is written again.
 var ErrUnlawful = errors.New("causal: unlawful merge: the value stands, and is the same everywhere; mend the merge function, and try it with CheckMerge")
 
-// errSetting means that nothing was done.
+// errSetting means that nothing was done: the options of the space and of its server differ.
 var errSetting = errors.New("causal: the space has a merge function and its server does not keep concurrent writes, or the reverse; set SpaceOptions.Merge and Options.Concurrent together")
 
-// CheckMerge tries a merge function on values, and says of which it does not obey its laws:
-// merge(a, b) is merge(b, a), merge(merge(a, b), b) is merge(a, b), and merge(a, merge(b, c))
-// is merge(merge(a, b), c), as c encodes them. It is for tests: give it many values, also
-// ones that were merged before.
+// CheckMerge tests a merge function on values, and returns an error that says for which it does not
+// obey the laws: merge(a, b) is merge(b, a), merge(merge(a, b), b) is merge(a, b), and merge(a,
+// merge(b, c)) is merge(merge(a, b), c), all as c encodes them. It is for tests: give it many
+// values, also merged ones.
 func CheckMerge[V any](c codec.Codec[V], merge func(a, b V) V, values ...V) (err error) {
 	for _, x := range values {
 		for _, y := range values {
@@ -38,7 +38,7 @@ func CheckMerge[V any](c codec.Codec[V], merge func(a, b V) V, values ...V) (err
 	return nil
 }
 
-// laws tries them on three values.
+// laws checks the laws on three values.
 func laws[V any](c codec.Codec[V], merge func(a, b V) V, x, y, z V) (err error) {
 	defer recoverMerge(&err)
 	same := func(law string, x, y V) error {
@@ -68,9 +68,9 @@ func recoverMerge(err *error) {
 	}
 }
 
-// fold is the value of a key that holds several: all of them merged, in the order of their
-// stamps, which is the same for everybody. It is ErrUnlawful beside the value. It goes on from
-// what was merged before.
+// fold returns the value of a key that holds siblings: all of them merged in the order of their
+// stamps, which is the same at every server. The error ErrUnlawful comes with the value. fold
+// continues from the longest merge that folds kept.
 func (sp *Space[V]) fold(key string, it mesh.Item) (out Item[V], err error) {
 	var dots []mesh.Dot
 	var values [][]byte
@@ -122,7 +122,7 @@ func (sp *Space[V]) fold(key string, it mesh.Item) (out Item[V], err error) {
 	return out, unlawful
 }
 
-// lawful tries the laws on some values of a key.
+// lawful checks the laws on three values of a key.
 func (sp *Space[V]) lawful(key string, texts [][]byte) error {
 	var three [3]V
 	for i, text := range [][]byte{texts[0], texts[1], texts[len(texts)-1]} {
@@ -141,16 +141,16 @@ func (sp *Space[V]) lawful(key string, texts [][]byte) error {
 	return nil
 }
 
-// merged is Merge for one more value.
+// merged calls the merge function, and returns its panic as an error.
 func (sp *Space[V]) merged(key string, a, b V) (v V, err error) {
 	defer recoverMerge(&err)
 	return sp.opt.Merge(a, b), nil
 }
 
-// Update replaces what the session sees of key by what f makes of it; exists says whether
-// there is anything. f runs once; its error ends the update, and nothing is written. Where
-// the space has a merge function, what others write at the same time is merged with the
-// result, and what they have written before is what f is given; else the larger stamp wins.
+// Update replaces what the session sees of key by what f makes of it. exists says whether there is
+// a value. f runs once; its error ends the update, and nothing is written. In a space with a merge
+// function, f gets the merged value, and writes that other clients make at the same time are merged
+// with the result. Otherwise the larger stamp wins.
 func (s *Session[V]) Update(ctx context.Context, key string, f func(value V, exists bool) (V, error)) error {
 	if err := valid(key); err != nil {
 		return err
@@ -167,7 +167,7 @@ func (s *Session[V]) Update(ctx context.Context, key string, f func(value V, exi
 	return s.put(ctx, mesh.Mut{Key: key, Value: b, Supersedes: items[0].Dots()})
 }
 
-// changed is the encoding of what f makes of what was decoded.
+// changed returns the encoding of what f makes of the decoded value.
 func (sp *Space[V]) changed(key string, it Item[V], err error, f func(value V, exists bool) (V, error)) ([]byte, error) {
 	if err != nil && !errors.Is(err, ErrUnlawful) {
 		return nil, err
@@ -179,7 +179,7 @@ func (sp *Space[V]) changed(key string, it Item[V], err error, f func(value V, e
 	return sp.encode(key, v)
 }
 
-// join is Set where there is a merge function.
+// join is Set in a space with a merge function.
 func (s *Session[V]) join(ctx context.Context, key string, value V) error {
 	return s.Update(ctx, key, func(old V, exists bool) (V, error) {
 		if !exists {
@@ -189,7 +189,7 @@ func (s *Session[V]) join(ctx context.Context, key string, value V) error {
 	})
 }
 
-// remove is Delete where there is a merge function: of all that the session sees.
+// remove is Delete in a space with a merge function. It deletes all siblings that the session sees.
 func (s *Session[V]) remove(ctx context.Context, key string) error {
 	if err := valid(key); err != nil {
 		return err
@@ -201,8 +201,8 @@ func (s *Session[V]) remove(ctx context.Context, key string) error {
 	return s.put(ctx, mesh.Mut{Key: key, Delete: true, Supersedes: items[0].Dots()})
 }
 
-// MergeMax is a merge function of numbers as decimal text: the largest one. What is no number
-// is less than any, and the later in the alphabet is the larger one.
+// MergeMax is a merge function of numbers as decimal text: the largest wins. A text that is no
+// number is less than any number. Of two such texts the later one in byte order wins.
 func MergeMax(a, b []byte) []byte {
 	x, okX := new(big.Int).SetString(string(a), 10)
 	y, okY := new(big.Int).SetString(string(b), 10)
@@ -211,14 +211,14 @@ func MergeMax(a, b []byte) []byte {
 		return a
 	case okX != okY, okX && okY && x.Cmp(y) < 0:
 		return b
-	case bytes.Compare(a, b) > 0: // the same number in two spellings, or none
+	case bytes.Compare(a, b) > 0: // one number in two spellings, or no numbers
 		return a
 	}
 	return b
 }
 
-// MergeUnion is a merge function of sets as JSON arrays: every element of either, in the
-// order of their text, each once. What is no array counts as the set of its text.
+// MergeUnion is a merge function of sets as JSON arrays: every element of either, each once, in the
+// order of their text. A text that is no array counts as the set of this one text.
 func MergeUnion(a, b []byte) []byte {
 	x, y := elements(a), elements(b)
 	out := append(make([]byte, 0, len(a)+len(b)+2), '[')
@@ -245,7 +245,7 @@ func MergeUnion(a, b []byte) []byte {
 	return append(out, ']')
 }
 
-// elements are those of a set, in order and each once, as json.Marshal writes them.
+// elements returns the elements of a set, in order and each once, as json.Marshal writes them.
 func elements(b []byte) (all [][]byte) {
 	all, plain := words(b)
 	if !plain {
@@ -267,7 +267,7 @@ func elements(b []byte) (all [][]byte) {
 	return all
 }
 
-// plainByte tells the bytes that stand for themselves inside a string as json.Marshal writes it.
+// plainByte marks the bytes that stand for themselves inside a string as json.Marshal writes it.
 var plainByte = func() (is [256]bool) {
 	for c := range is {
 		is[c] = c >= 0x20 && c < 0x7f && c != '"' && c != '\\' && c != '<' && c != '>' && c != '&'
@@ -275,8 +275,9 @@ var plainByte = func() (is [256]bool) {
 	return is
 }()
 
-// words are the elements of an array of plain strings without spaces between them, as MergeUnion leaves most sets: it is
-// read much faster than other JSON. Not ok means that it is another array, or none.
+// words returns the elements of an array of plain strings without spaces between them. MergeUnion
+// writes most sets so, and words reads them much faster than other JSON. ok is false for any other
+// text.
 func words(b []byte) (all [][]byte, ok bool) {
 	n := len(b)
 	if n < 4 || b[0] != '[' || b[n-1] != ']' {
@@ -288,7 +289,7 @@ func words(b []byte) (all [][]byte, ok bool) {
 		if at >= n-1 || b[at] != '"' {
 			return nil, false
 		}
-		for at++; plainByte[b[at]]; at++ { // the bracket at the end is behind a quote, or is not the last
+		for at++; plainByte[b[at]]; at++ { // the bracket at the end is a plain byte, so the loop ends there
 			if at == n-1 {
 				return nil, false
 			}
@@ -306,7 +307,7 @@ func words(b []byte) (all [][]byte, ok bool) {
 	}
 }
 
-// split takes an array that is JSON without spaces apart.
+// split returns the elements of an array that is JSON without spaces.
 func split(b []byte) (all [][]byte) {
 	depth, quoted, from := 0, false, 1
 	for i := 1; i < len(b)-1; i++ {

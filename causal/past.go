@@ -8,7 +8,7 @@ import (
 	"github.com/freshet-cache/freshet/store/journal"
 )
 
-// past answers a read of keys from the store alone, past all servers (M21).
+// past answers a read of keys from the store alone, without asking a server (M21).
 func (s *Server) past(ctx context.Context, m *mesh.Session, keys []string) ([]mesh.Item, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.opt.Timeout)
 	defer cancel()
@@ -21,7 +21,7 @@ func (s *Server) past(ctx context.Context, m *mesh.Session, keys []string) ([]me
 		rows[i] = fromRow(keys[i], row)
 	}
 	p := m.Past(rows, keys, s.opt.Concurrent)
-	for len(p.Wants()) > 0 { // the rows' writes, then what those name one by one
+	for len(p.Wants()) > 0 { // first the writes of the rows, then the causes that these name one by one
 		writes, err := s.journal(ctx, p.Wants())
 		if err != nil {
 			return nil, err
@@ -31,7 +31,7 @@ func (s *Server) past(ctx context.Context, m *mesh.Session, keys []string) ([]me
 	return m.TookPast(p), nil
 }
 
-// journal is what the journal has of some writes.
+// journal returns what the journal has of some writes.
 func (s *Server) journal(ctx context.Context, dots []mesh.Dot) (writes []*mesh.Write, err error) {
 	names := make([]journal.Dot, len(dots))
 	for i, d := range dots {

@@ -13,53 +13,52 @@ import (
 
 // Conn is one side of an ordered connection between two servers.
 type Conn interface {
-	// Send sends a frame. Frames arrive in order, each once, until the connection
-	// breaks; it must not block. An error means that it is broken, or shall be.
+	// Send sends a frame, and must not block. Frames arrive in order, each once, until the
+	// connection breaks. After an error the caller must break the connection.
 	Send(frame []byte) error
-	// Done is closed when the connection is broken: nothing arrives any more.
+	// Done is closed when the connection is broken. Nothing arrives after that.
 	Done() <-chan struct{}
 	// Break ends the connection and does not wait. It may be called at any time.
 	Break()
 }
 
-// ring is the connections of a server in its view: out to its successor, in from its
-// predecessor.
+// ring has the connections of a server in its view: out to its successor, in from its predecessor.
 type ring struct {
 	out, in *stream
 	more    bool // another step follows under the same lock
-	added   bool // something that waits to be sent
+	added   bool // a message waits to be sent
 }
 
-// stream is a connection and what its two directions remember.
+// stream is a connection, and the state of its two directions.
 type stream struct {
 	conn     Conn
 	enc, dec wire.Stream
-	got      []mesh.Message // memory for who takes what arrives
+	got      []mesh.Message // memory for the messages of a frame that arrives
 	parts    []byte         // of a frame whose last part has not arrived
 
-	wake  chan struct{} // something waits to be sent
+	wake  chan struct{} // a message waits to be sent
 	mu    sync.Mutex
 	full  [][]byte // frames that wait
-	frame []byte   // the last of them, to which more is added
+	frame []byte   // the last of them, to which messages are added
 	count int      // messages in it
 	usual int      // bytes in a frame
 }
 
-// What ends a frame. One that is longer all the same, as a snapshot with many writes is,
-// goes in parts.
+// Bounds of a frame. A frame that is longer nevertheless, such as a snapshot with many writes, is
+// sent in parts.
 const (
 	frameBytes = 64 << 10
 	frameCount = 256
 	partBytes  = 1 << 20
 )
 
-// largestWrite is more than any command brings that a node takes, and than the default of
+// largestWrite is larger than any command that a node accepts, and than the default of
 // Options.WindowBytes.
 const largestWrite = 1 << 30
 
-// send sends a message on the connection it belongs to. Resyncs go back at once, everything
-// else goes on, together with what else waits when its turn comes; what there is no
-// connection for is lost, and sent again when there is.
+// send sends a message on its connection. A Resync goes to the predecessor at once. Every other
+// message goes to the successor, together with the other messages that wait. A message without a
+// connection is lost, and sent again when there is one.
 func (r *ring) send(out mesh.Send) {
 	_, back := out.Message.(mesh.Resync)
 	switch {
@@ -71,7 +70,7 @@ func (r *ring) send(out mesh.Send) {
 	}
 }
 
-// flush has what was added under this lock sent.
+// flush wakes the sender if a message was added under this lock.
 func (r *ring) flush() {
 	if !r.added || r.more {
 		return
@@ -79,7 +78,7 @@ func (r *ring) flush() {
 	r.added = false
 	select {
 	case r.out.wake <- struct{}{}:
-	default: // it is about to be
+	default: // a wake-up is pending already
 	}
 }
 
@@ -96,7 +95,7 @@ func (c *stream) add(m mesh.Message) {
 	}
 }
 
-// sendAll sends what waits. Meanwhile more comes together.
+// sendAll sends the frames that wait. Messages that come meanwhile form the next frame.
 func (c *stream) sendAll() {
 	c.mu.Lock()
 	frames := c.full
@@ -123,12 +122,14 @@ func (c *stream) send(frame []byte) {
 		err = c.conn.Send(frame)
 	}
 	if err != nil {
-		c.conn.Break() // what follows would not be in order; Done is heard of, and all that was lost is sent again
+		// The frames that follow would not be in order. When Done is closed, the server connects
+		// anew and sends again what was lost.
+		c.conn.Break()
 	}
 }
 
-// whole returns a frame, or the parts that came before it and its last one, if no more of it
-// is to come. Parts have at most limit bytes together.
+// whole returns a frame, put together from its parts. It reports false if parts are missing. The
+// parts of a frame have at most limit bytes together.
 func (c *stream) whole(frame []byte, limit func() int) (all []byte, ok bool, err error) {
 	part, last := len(frame) > 0 && frame[0] == framePart, len(frame) > 0 && frame[0] == frameLast
 	switch {
@@ -147,11 +148,11 @@ func (c *stream) whole(frame []byte, limit func() int) (all []byte, ok bool, err
 
 // The first byte of a frame.
 const (
-	frameHello    byte = 'h' // the first on a connection: who has opened it, in which view
-	frameAsk      byte = 'a' // who was connected to has no state yet
-	frameMessages byte = 'm' // of package mesh, one or more
-	framePart     byte = 'p' // bytes of a frame of which more follow
-	frameLast     byte = 'l' // the last bytes of a frame that went in parts
+	frameHello    byte = 'h' // the first on a connection: which incarnation has opened it, in which view
+	frameAsk      byte = 'a' // the successor has no state yet, and asks for it
+	frameMessages byte = 'm' // messages of package mesh, one or more
+	framePart     byte = 'p' // a part of a frame, and not the last one
+	frameLast     byte = 'l' // the last part of a frame
 )
 
 const helloVersion = 3
@@ -172,8 +173,8 @@ func readHello(b []byte) (view uint64, from uint32, ok bool) {
 	return view, uint32(o), m > 0 && 2+n+m == len(b) && o == uint64(uint32(o))
 }
 
-// neighbours are who follows in the ring, and who goes before; none if the server is alone
-// in it, or not in it.
+// neighbours returns the successor and the predecessor in the ring. ok is false if the server is
+// alone in the ring, or not in it.
 func (s *Server) neighbours() (next, back RingServer, ok bool) {
 	all := s.view.Ring
 	i := slices.IndexFunc(all, func(m RingServer) bool { return m.Incarnation == s.opt.Incarnation })
@@ -188,7 +189,7 @@ const (
 	redialMost  = 500 * time.Millisecond
 )
 
-// keepConnected keeps a connection to whoever follows in the ring, until the server closes.
+// keepConnected keeps a connection to the successor, until the server closes.
 func (s *Server) keepConnected() {
 	wait := redialFirst
 	for s.ctx.Err() == nil {
@@ -216,12 +217,12 @@ func (s *Server) keepConnected() {
 	}
 }
 
-// connect opens a connection and returns when it is broken.
+// connect opens a connection to the successor, and returns when it is broken.
 func (s *Server) connect(next RingServer, view uint64) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.opt.Timeout)
 	defer cancel()
 	c := &stream{wake: make(chan struct{}, 1)}
-	known := make(chan struct{}) // until the connection is known nothing on it is taken
+	known := make(chan struct{}) // no frame is taken before the connection is in c
 	conn, err := s.opt.Dial(ctx, next, func(frame []byte) {
 		<-known
 		s.arrived(c, frame)
@@ -247,7 +248,7 @@ func (s *Server) connect(next RingServer, view uint64) {
 	s.carry(c)
 	var asked []mesh.Output
 	s.mu.Lock()
-	if s.ring.out == c { // else another view has said so
+	if s.ring.out == c { // otherwise Enter has replaced it
 		s.ring.out = nil
 		asked = s.step(mesh.Broken{})
 	}
@@ -255,7 +256,7 @@ func (s *Server) connect(next RingServer, view uint64) {
 	s.spawn(asked)
 }
 
-// carry sends what waits whenever something does, until the connection is broken.
+// carry sends what waits, until the connection is broken.
 func (s *Server) carry(c *stream) {
 	for {
 		select {
@@ -269,9 +270,9 @@ func (s *Server) carry(c *stream) {
 	}
 }
 
-// Accept takes a connection that another server has opened, and returns what takes the
-// frames that arrive on it, one at a time and in order. The server breaks it if it is of
-// no use.
+// Accept takes a connection that another server has opened. It returns the function that takes the
+// frames of the connection, one at a time and in order. The server breaks the connection if it
+// cannot use it.
 func (s *Server) Accept(conn Conn) (deliver func(frame []byte)) {
 	c := &stream{conn: conn}
 	known := false
@@ -285,7 +286,7 @@ func (s *Server) Accept(conn Conn) (deliver func(frame []byte)) {
 		_, back, member := s.neighbours()
 		if !ok || s.closed || !member || view != s.view.Number || from != back.Incarnation {
 			s.mu.Unlock()
-			conn.Break() // it tries again, and when both know the same view it is taken
+			conn.Break() // the other server tries again; the connection is kept when both are in the same view
 			return
 		}
 		old := s.ring.in
@@ -341,7 +342,7 @@ func (s *Server) arrived(c *stream, frame []byte) {
 	s.spawn(asked)
 }
 
-// longest is the most that another server may say at once: a snapshot has the writes under
+// longest bounds, in bytes, what another server may send at once. A snapshot has the writes under
 // way of every server, each of which may exceed its window by one write.
 func (s *Server) longest() int {
 	s.mu.Lock()
@@ -349,13 +350,13 @@ func (s *Server) longest() int {
 	return (len(s.view.Ring) + len(s.view.Departed) + 1) * (s.opt.WindowBytes + largestWrite)
 }
 
-// take steps the messages of a frame. What they have to say to the successor goes together.
+// take steps the messages of a frame. Messages that they cause to the successor are sent together.
 func (s *Server) take(all []mesh.Message) (asked []mesh.Output) {
 	s.ring.more = true
 	for _, m := range all {
 		snap, is := m.(mesh.Snapshot)
 		switch {
-		case is != (s.machine == nil): // of another time
+		case is != (s.machine == nil): // only a server without a state takes a snapshot, and nothing else
 		case is:
 			asked = append(asked, s.copied(snap)...)
 		default:
@@ -367,9 +368,9 @@ func (s *Server) take(all []mesh.Message) (asked []mesh.Output) {
 	return asked
 }
 
-// copied begins with what the predecessor has.
+// copied begins with the state of the predecessor.
 func (s *Server) copied(snap mesh.Snapshot) []mesh.Output {
-	if snap.View != s.view.Number { // another has to be asked
+	if snap.View != s.view.Number { // the predecessor in the current view has to be asked
 		return nil
 	}
 	s.begin(mesh.Options{Copy: &snap})

@@ -13,14 +13,14 @@ import (
 	"github.com/freshet-cache/freshet/store/journal"
 )
 
-// step runs the machine under the lock. What can be done at once is done, in order;
-// what needs the store is returned.
+// step runs the machine under the server's lock. It carries out in order what can be done at once,
+// and returns the requests to the store.
 func (s *Server) step(in mesh.Input) (asked []mesh.Output) {
 	asked, _, _ = s.stepFor(in, 0)
 	return asked
 }
 
-// stepFor is step for a caller who takes the reply to one operation at once, if there is one.
+// stepFor is step for a caller that takes the reply to its own operation, if there is one already.
 func (s *Server) stepFor(in mesh.Input, own mesh.Op) (asked []mesh.Output, got mesh.Reply, done bool) {
 	s.outs = s.machine.Step(uint64(time.Now().UnixMicro()), in, s.outs[:0])
 	for _, out := range s.outs {
@@ -57,7 +57,7 @@ func (s *Server) stepFor(in mesh.Input, own mesh.Op) (asked []mesh.Output, got m
 // reply answers a caller that waits.
 func (s *Server) reply(r mesh.Reply) {
 	ch := s.waiting[r.Op]
-	if ch == nil { // it has given up
+	if ch == nil { // the caller has given up
 		return
 	}
 	delete(s.waiting, r.Op)
@@ -68,8 +68,8 @@ func (s *Server) reply(r mesh.Reply) {
 	ch <- a
 }
 
-// spawn carries out each request to the store on its own: somebody who has just done so goes
-// on with it, or else somebody new.
+// spawn has each request to the store carried out in a goroutine of its own: an idle performer, or
+// a new one.
 func (s *Server) spawn(asked []mesh.Output) {
 	for _, out := range asked {
 		select {
@@ -80,10 +80,11 @@ func (s *Server) spawn(asked []mesh.Output) {
 	}
 }
 
-// idlers is how many wait for a next request. Their stacks have grown to what a request takes.
+// idlers is how many idle performers are kept. Their stacks have grown to what a request takes.
 const idlers = 64
 
-// performer carries out a request, and what comes after it.
+// performer carries out a request, and then waits for another one, unless enough performers are
+// idle.
 func (s *Server) performer(out mesh.Output) {
 	for {
 		s.perform(out)
@@ -100,7 +101,7 @@ func (s *Server) performer(out mesh.Output) {
 	}
 }
 
-// perform asks the store and steps the machine with the answer.
+// perform sends a request to the store, and steps the machine with the answer.
 func (s *Server) perform(out mesh.Output) {
 	var in mesh.Input
 	var err error
@@ -150,7 +151,9 @@ func (s *Server) perform(out mesh.Output) {
 	}
 	s.mu.Lock()
 	s.cause = err
-	if p, ok := in.(mesh.Persisted); ok { // who asked for it is told when its number has come to nothing
+	// The caller of a refused write gets the store's error when the write's number went to an empty
+	// write (M2).
+	if p, ok := in.(mesh.Persisted); ok {
 		dot := out.(mesh.Persist).Write.Dot
 		switch p.Status {
 		case mesh.Refused:
@@ -166,15 +169,15 @@ func (s *Server) perform(out mesh.Output) {
 	s.spawn(asked)
 }
 
-// deadline is a context that ends.
+// deadline is a context that ends, and that several requests share.
 type deadline struct {
 	context.Context
 	began  time.Time
 	cancel context.CancelFunc
 }
 
-// soon is a context that ends when a request to the store has had its time. To make one costs
-// more than to share it, so requests that begin within an eighth of that time end together.
+// soon returns a context that ends when a request to the store has had its time. Making one costs
+// more than sharing one, so requests that begin within an eighth of that time end together.
 func (s *Server) soon() context.Context {
 	for {
 		d, now := s.deadline.Load(), time.Now()
@@ -184,14 +187,13 @@ func (s *Server) soon() context.Context {
 		next := &deadline{began: now}
 		next.Context, next.cancel = context.WithTimeout(s.ctx, s.opt.Timeout)
 		if s.deadline.CompareAndSwap(d, next) {
-			return next // nobody cancels it: it ends by itself, with all who share it
+			return next // never cancelled: it ends by itself, for all requests that share it
 		}
 		next.cancel()
 	}
 }
 
-// backoff waits before a write is persisted again, and reports whether the server is
-// open yet.
+// backoff waits before a request is repeated, and reports whether the server is still open.
 func (s *Server) backoff(try int) bool {
 	if try == 0 {
 		return true
@@ -240,14 +242,15 @@ func (s *Server) persist(ctx context.Context, out mesh.Persist) (mesh.Input, err
 	}))
 }
 
-// persisted sorts what became of a write.
+// persisted turns the store's answer into the machine's input.
 func (s *Server) persisted(out mesh.Persist, err error) (mesh.Input, error) {
 	in := mesh.Persisted{Call: out.Call}
 	switch {
 	case err == nil:
 	case errors.Is(err, journal.ErrFenced):
 		in.Status = mesh.Fenced
-	case errors.Is(err, store.ErrTooLarge): // the same write will be too large for ever; whatever else is wrong may pass
+	case errors.Is(err, store.ErrTooLarge):
+		// The same write will always be too large. Any other error may pass.
 		in.Status = mesh.Refused
 	default:
 		in.Status = mesh.StatusUnknown
@@ -259,7 +262,7 @@ func (s *Server) persisted(out mesh.Persist, err error) (mesh.Input, error) {
 // journalPage is how many entries are read at a time.
 const journalPage = 1000
 
-// recover reads the journals of departed incarnations, and that nothing is added to any more.
+// recover reads the journals of departed incarnations, after it has fenced them.
 func (s *Server) recover(out mesh.Recover) (mesh.Input, error) {
 	if s.opt.Log != nil {
 		return s.backs(out)
@@ -292,15 +295,14 @@ func (s *Server) recover(out mesh.Recover) (mesh.Input, error) {
 	return in, nil
 }
 
-// How often external writes is asked for, if the store tells that, and if
-// it does not.
+// How often external writes are read, if the store watches the space, and if it does not.
 const (
 	pollOften = 100 * time.Millisecond
 	pollRare  = 2 * time.Second
 )
 
-// pause waits until external writes is asked for again, and reports whether
-// the server is open yet.
+// pause waits until external writes should be read again, and reports whether the server is still
+// open.
 func (s *Server) pause() bool {
 	t := time.NewTimer(time.Duration(s.pace.Load()))
 	defer t.Stop()
@@ -312,7 +314,7 @@ func (s *Server) pause() bool {
 	}
 }
 
-// poll reads what others have written to the rows of a space that the store watches.
+// poll reads the next external writes from the journal, if the store watches the space for them.
 func (s *Server) poll(out mesh.Poll) (mesh.Input, error) {
 	in := mesh.Polled{View: out.View}
 	var page []journal.Entry
@@ -322,14 +324,14 @@ func (s *Server) poll(out mesh.Poll) (mesh.Input, error) {
 	})
 	s.pace.Store(int64(pollRare))
 	switch {
-	case errors.Is(err, journal.ErrFenced): // nobody has said that it be watched
+	case errors.Is(err, journal.ErrFenced): // the store does not watch the space
 		return in, nil
 	case err != nil:
 		return in, err
 	}
 	for _, e := range page {
 		w, bad := wire.DecodeWrite(e.Body)
-		if bad != nil { // what follows waits: a gap would stop the stability vector
+		if bad != nil { // nothing after a missing number would become stable, so the writes that follow wait
 			s.opt.Logger.Error("an external write cannot be read; later external writes wait until it is mended in the journal", "number", e.N, "err", bad)
 			return in, bad
 		}
@@ -339,31 +341,31 @@ func (s *Server) poll(out mesh.Poll) (mesh.Input, error) {
 	return in, nil
 }
 
-// bounded runs a request to the store within its time.
+// bounded runs a request to the store with the time that a request may take.
 func (s *Server) bounded(do func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(s.ctx, s.opt.Timeout)
 	defer cancel()
 	return do(ctx)
 }
 
-// settling is what the store is to release, in its own time.
+// settling is what the store need not keep any more, and has not been told yet.
 type settling struct {
-	upto, said        map[mesh.Incarnation]uint64 // to be said, and heard, by incarnation
-	before, collected uint64                      // the same of tombstones
+	upto, said        map[mesh.Incarnation]uint64 // up to which number, and up to which the store confirmed it
+	before, collected uint64                      // the same for tombstones, as times
 	busy              bool
-	released          map[mesh.Incarnation]bool // incarnations whose logs are not needed any more; true when that is done
-	beats             int                       // since something was said
+	released          map[mesh.Incarnation]bool // incarnations whose logs are not needed; true: the log is removed
+	beats             int                       // since the last request
 }
 
-// When the store is told what it need not keep: so many beats after the last time, or when
-// it is so many writes of an incarnation. Each time is a request, and costs it as much as a write.
+// truncate sends requests this many beats after the last ones, or when it has this many writes of
+// an incarnation for the store to drop. Each request costs the store as much as a write.
 const (
 	settleBeats  = 10
 	settleWrites = 1024
 )
 
-// truncate tells the store what it need not keep any more, now and then, and once at a time: what
-// it does not hear is said again.
+// truncate tells the store what it need not keep any more, in one batch of requests at a time. It
+// repeats what the store has not confirmed.
 func (s *Server) truncate() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -396,7 +398,7 @@ func (s *Server) truncate() {
 			forget := s.opt.Store.Truncate
 			if s.opt.Log != nil && o == mesh.Incarnation(s.opt.Incarnation) {
 				forget = s.opt.Log.Truncate
-			} else if o != mesh.Incarnation(s.opt.Incarnation) { // a departed incarnation
+			} else if o != mesh.Incarnation(s.opt.Incarnation) { // a departed incarnation, or External
 				forget = s.opt.Store.TruncateFenced
 			}
 			err := s.bounded(func(ctx context.Context) error { return forget(ctx, uint32(o), n) })

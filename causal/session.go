@@ -13,33 +13,31 @@ import (
 	"github.com/freshet-cache/freshet/store"
 )
 
-// SpaceOptions configure a Space. Codec is required.
+// SpaceOptions configures a Space. Codec is required.
 type SpaceOptions[V any] struct {
 	Codec codec.Codec[V]
-	// Name tells the tokens of this space from those of others: the cluster's and the
-	// space's, for example. All servers of a ring say the same.
+	// Name distinguishes the tokens of this space from those of others. It has, for example, the
+	// names of the cluster and the space. All servers of a ring must have the same.
 	Name string
-	// Key authenticates tokens: whoever does not know it cannot make or change one. All
-	// processes whose servers take each other's tokens say the same. Default: the key of the
-	// Ring, which all its processes have from who keeps the ring; for a Server that is in none,
-	// one that this process has drawn.
+	// Key authenticates tokens: without it nobody can make or change a token. All processes whose
+	// servers accept each other's tokens must have the same. Default: the key of the Ring, which
+	// all its processes have from the leader; for a Server without a Ring, a key that this process
+	// has drawn.
 	Key []byte
-	// Merge makes one value of two that were written out of each other's sight; it must not
-	// change them, and be commutative, associative and idempotent: see CheckMerge. The
-	// servers keep such writes then: set Options.Concurrent. Default: the larger stamp wins,
-	// and the other write is lost.
+	// Merge makes one value of two siblings. It must not modify them, and must be commutative,
+	// associative and idempotent: see CheckMerge. The servers must then keep siblings: set
+	// Options.Concurrent. Default: the larger stamp wins, and the other write is lost.
 	Merge func(a, b V) V
-	// MaxValue bounds a value as it is encoded, in bytes, also one that was merged; a larger one
-	// is refused with store.ErrTooLarge. Default: what the store takes.
+	// MaxValue bounds an encoded value in bytes, merged values included. A larger value is refused
+	// with store.ErrTooLarge. Default: what the store accepts.
 	MaxValue int
-	// MaxToken is the size, in bytes, up to which a token carries values. A larger one
-	// carries names, which the next server looks up. Default 2 KiB. In an asynchronous space
+	// MaxToken is the size in bytes up to which a token carries values. A larger token carries
+	// names, which the next server looks up in the journal. Default 2 KiB. In an asynchronous space
 	// a token always carries values.
 	MaxToken int
 }
 
-// Servers is where a Space finds its server, and the key of its tokens: a Server itself, or
-// a Ring.
+// Servers gives a Space its server, and the key of its tokens: a Server itself, or a Ring.
 type Servers interface {
 	Server() (*Server, error)
 	TokenKey() ([]byte, error)
@@ -48,19 +46,19 @@ type Servers interface {
 // Server implements Servers.
 func (s *Server) Server() (*Server, error) { return s, nil }
 
-// Space is the typed keys that sessions read and write through one server. It is safe for
+// Space has the typed keys that sessions read and write through one server. It is safe for
 // concurrent use.
 type Space[V any] struct {
 	at     Servers
 	opt    SpaceOptions[V]
-	id     [8]byte // of the space in tokens of sessions
-	txs    [8]byte // the same of transactions
+	id     [8]byte // of the space, in tokens of sessions
+	txs    [8]byte // of the space, in tokens of transactions
 	sealed atomic.Pointer[sealers]
 	folds  folds
 }
 
-// NewSpace returns a space at a server, or at that of a ring, whose closing is not its
-// affair.
+// NewSpace returns a space at a server, or at the server of a ring. The space never closes the
+// server.
 func NewSpace[V any](at Servers, opt SpaceOptions[V]) (*Space[V], error) {
 	if opt.Codec == nil {
 		return nil, errors.New("causal: SpaceOptions.Codec is nil; use codec.Bytes, codec.String or codec.JSON")
@@ -71,18 +69,18 @@ func NewSpace[V any](at Servers, opt SpaceOptions[V]) (*Space[V], error) {
 	return &Space[V]{at: at, opt: opt, id: spaceID(opt.Name), txs: spaceID(txsOf(opt.Name))}, nil
 }
 
-// Session is a workflow's context: what it has seen and written. A session is not safe
-// for concurrent use; fork it for steps that run at the same time.
+// Session is what a workflow has seen and written. A session is not safe for concurrent use: fork
+// it for steps that run at the same time.
 type Session[V any] struct {
 	sp *Space[V]
 	m  *mesh.Session
 }
 
-// Begin returns a session that knows nothing.
+// Begin returns a session that has seen nothing.
 func (sp *Space[V]) Begin() *Session[V] { return &Session[V]{sp, &mesh.Session{}} }
 
-// Resume returns the session that a token stands for. The error says why a token is not
-// taken: ErrToken, ErrForged or ErrOtherSpace; or ErrJoining, if the ring's key is not known yet.
+// Resume returns the session that a token encodes. The error says why a token is refused: ErrToken,
+// ErrForged or ErrOtherSpace. It is ErrJoining if the ring's key is not known yet.
 func (sp *Space[V]) Resume(token string) (*Session[V], error) {
 	b, err := opened(sp.id, token)
 	if err != nil {
@@ -102,13 +100,13 @@ func (sp *Space[V]) Resume(token string) (*Session[V], error) {
 	return &Session[V]{sp, m}, nil
 }
 
-// Token is the session for the next step of its workflow, at whichever server: text that
-// goes into a header or a message. It is ErrCarriesTooMuch if it would be longer than any
-// server takes.
+// Token returns the session as text for a header or a message. The next step of the workflow
+// resumes it at any server. It returns ErrCarriesTooMuch if the token would be longer than servers
+// accept.
 func (s *Session[V]) Token() (string, error) {
 	limit := s.sp.opt.MaxToken
 	if a, ok := s.sp.at.(interface{ Asynchronous() bool }); ok && a.Asynchronous() {
-		limit = math.MaxInt // A9: no journal could look a name up
+		limit = math.MaxInt // A9: no journal has the writes, so names would be of no use
 	}
 	b := wire.Token(s.m, limit)
 	if len(b) > wire.MaxToken {
@@ -121,13 +119,14 @@ func (s *Session[V]) Token() (string, error) {
 	return with.sessions.seal(b), nil
 }
 
-// Fork returns a session that knows what this one knows, for a step that runs beside it.
+// Fork returns a session that has seen what this one has seen, for a step that runs at the same
+// time.
 func (s *Session[V]) Fork() *Session[V] { return &Session[V]{s.sp, s.m.Fork()} }
 
 // SameSpace reports whether two sessions may be joined.
 func (s *Session[V]) SameSpace(o *Session[V]) bool { return s.sp.id == o.sp.id }
 
-// Join takes what another session of the same space knows.
+// Join adds what another session of the same space has seen.
 func (s *Session[V]) Join(o *Session[V]) { s.m.Join(o.m) }
 
 // Item is what a session sees of a key.
@@ -136,7 +135,8 @@ type Item[V any] struct {
 	Exists bool
 }
 
-// server finds the server, which must keep what the space merges.
+// server returns the server, which must keep siblings if the space has a merge function, and
+// otherwise not.
 func (sp *Space[V]) server() (*Server, error) {
 	server, err := sp.at.Server()
 	if err == nil && server.opt.Concurrent != (sp.opt.Merge != nil) {
@@ -145,7 +145,8 @@ func (sp *Space[V]) server() (*Server, error) {
 	return server, err
 }
 
-// recall finds the server, and has what the session knows by name only.
+// recall returns the server, after it has asked the server for the writes that the session knows by
+// name only.
 func (s *Session[V]) recall(ctx context.Context) (*Server, error) {
 	server, err := s.sp.server()
 	if err != nil || len(s.m.Bare) == 0 {
@@ -159,7 +160,7 @@ func (s *Session[V]) recall(ctx context.Context) (*Server, error) {
 	return server, nil
 }
 
-// ask does one operation, and takes its answer.
+// ask carries out one operation, and lets the session take the answer.
 func (s *Session[V]) ask(ctx context.Context, in func(op mesh.Op) mesh.Input, keys ...string) ([]mesh.Item, error) {
 	server, err := s.recall(ctx)
 	if err != nil {
@@ -172,9 +173,9 @@ func (s *Session[V]) ask(ctx context.Context, in func(op mesh.Op) mesh.Input, ke
 	return s.m.Took(r, keys...), nil
 }
 
-// read is ask for what the store can answer too: at a server that the others have left
-// behind, or that cannot tell whether they have, or that has not received yet what one of
-// them had acknowledged before it died.
+// read is ask, but reads from the store if the server cannot answer. A server cannot answer if it
+// has departed, if it cannot tell whether it has, or if it has not received a write that another
+// server acknowledged.
 func (s *Session[V]) read(ctx context.Context, in func(op mesh.Op) mesh.Input, keys ...string) ([]mesh.Item, error) {
 	items, err := s.ask(ctx, in, keys...)
 	if !errors.Is(err, ErrBehind) && !errors.Is(err, ErrExpelled) {
@@ -193,7 +194,7 @@ func (s *Session[V]) read(ctx context.Context, in func(op mesh.Op) mesh.Input, k
 	return items, nil
 }
 
-// decode is what a session sees of a key. An error of ErrUnlawful comes with the value.
+// decode returns what a session sees of a key. The error ErrUnlawful comes with the value.
 func (sp *Space[V]) decode(key string, it mesh.Item) (out Item[V], err error) {
 	switch {
 	case sp.opt.Merge != nil:
@@ -208,8 +209,8 @@ func (sp *Space[V]) decode(key string, it mesh.Item) (out Item[V], err error) {
 	return out, nil
 }
 
-// Get returns the value of key, and whether there is one: the newest that the session may
-// know of here, never older than anything it has seen.
+// Get returns the value of key, and whether there is one. The value is the newest that this server
+// may show to the session, and never older than anything that the session has seen.
 func (s *Session[V]) Get(ctx context.Context, key string) (V, bool, error) {
 	var none V
 	if err := valid(key); err != nil {
@@ -234,8 +235,7 @@ func (sp *Space[V]) encode(key string, value V) ([]byte, error) {
 	return b, nil
 }
 
-// GetMany returns several keys as of one causal cut: an effect is not there without its
-// causes.
+// GetMany returns several keys as of one causal cut: no effect comes without its causes.
 func (s *Session[V]) GetMany(ctx context.Context, keys ...string) ([]Item[V], error) {
 	if err := valid(keys...); err != nil || len(keys) == 0 {
 		return nil, err
@@ -255,9 +255,9 @@ func (s *Session[V]) GetMany(ctx context.Context, keys ...string) ([]Item[V], er
 	return out, err
 }
 
-// Set sets key to value. A nil error means that the store has it, or the log, and that the
-// session, and whoever it tells, will see it or what replaced it. Where the space has a merge
-// function, value is merged with what the session sees: see Update for replacing it.
+// Set sets key to value. After a nil error the store, or the log, has the write. This session, and
+// every session that learns of it, sees the write or what replaced it. In a space with a merge
+// function, value is merged with what the session sees: to replace that, use Update.
 func (s *Session[V]) Set(ctx context.Context, key string, value V) error {
 	if s.sp.opt.Merge != nil {
 		return s.join(ctx, key, value)
@@ -269,8 +269,8 @@ func (s *Session[V]) Set(ctx context.Context, key string, value V) error {
 	return s.put(ctx, mesh.Mut{Key: key, Value: b})
 }
 
-// Delete removes key, whether or not it exists. Where the space has a merge function, what
-// others write at the same time stays.
+// Delete removes key, whether or not it exists. In a space with a merge function, writes that other
+// clients make at the same time stay.
 func (s *Session[V]) Delete(ctx context.Context, key string) error {
 	if s.sp.opt.Merge != nil {
 		return s.remove(ctx, key)
@@ -288,7 +288,7 @@ func (s *Session[V]) put(ctx context.Context, muts ...mesh.Mut) error {
 	return err
 }
 
-// ErrKey means that nothing was done: a key has at least one byte.
+// ErrKey means that nothing was done: a key must have at least one byte.
 var ErrKey = errors.New("causal: a key of 0 bytes; nothing was done")
 
 func valid(keys ...string) error {

@@ -9,16 +9,16 @@ import (
 	"github.com/freshet-cache/freshet/causal/wire"
 )
 
-// ErrUntold means that a write was done, and that no token has room for the session that knows of it, because other
-// servers have not received its writes yet. Who reads the key later sees it.
+// ErrUntold means that a write was done, and that its session does not fit into a token, because
+// other servers have not received its writes yet. A later read of the key sees the write.
 var ErrUntold = fmt.Errorf("causal: untold: the write was done, and the session that knows of it does not fit into a token yet, for other servers have not received what it carries; read the key later (%w)", ErrCarriesTooMuch)
 
-// shrinkPoll is how often a server is asked what has become visible.
+// shrinkPoll is how often Shrink asks the server what has become visible.
 const shrinkPoll = 5 * time.Millisecond
 
-// Shrink waits until the session's token has at most size bytes, or as many as any server takes if size is 0: what a
-// session carries it releases when every server has it. It is ErrCarriesTooMuch if ctx ends before that. Where tokens
-// carry names, there is nothing to wait for.
+// Shrink waits until the session's token has at most size bytes, or as many as any server accepts
+// if size is 0. A session stops carrying a write when every server has it. Shrink returns
+// ErrCarriesTooMuch if ctx ends before that. It returns at once if tokens carry names.
 func (s *Session[V]) Shrink(ctx context.Context, size int) error {
 	if size <= 0 {
 		size = wire.MaxToken * 4 / 3
@@ -41,11 +41,11 @@ func (s *Session[V]) Shrink(ctx context.Context, size int) error {
 		case <-ctx.Done():
 			return fmt.Errorf("%w (%w)", err, context.Cause(ctx))
 		}
-		_, _ = s.ask(ctx, func(op mesh.Op) mesh.Input { return s.m.ReadMany(op) }) // what cannot be told now may be in a moment
+		_, _ = s.ask(ctx, func(op mesh.Op) mesh.Input { return s.m.ReadMany(op) }) // the next try may succeed
 	}
 }
 
-// least is about how long a token is that carries everything.
+// least returns approximately how many bytes a token has that carries everything.
 func (s *Session[V]) least() (n int) {
 	for _, w := range s.m.Carried {
 		n += 64

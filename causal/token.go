@@ -14,29 +14,30 @@ import (
 	"github.com/freshet-cache/freshet/causal/wire"
 )
 
-// Why a token was not taken. Nothing was done.
+// Errors of tokens that are refused. Nothing was done.
 var (
-	// ErrToken means that it is none, or was cut short.
+	// ErrToken means that the text is no token, or was cut short.
 	ErrToken = errors.New("causal: not a token, or cut short; begin a session, or pass tokens on as they are")
-	// ErrForged means that it was not made by this cluster's servers, or was changed.
+	// ErrForged means that the token was not made by servers with the same key, or was changed.
 	ErrForged = errors.New("causal: the token is not authentic; it was made with another key or by an older freshet without one, or changed on its way: begin a session")
-	// ErrOtherSpace means that it is of another cluster or space.
+	// ErrOtherSpace means that the token belongs to another cluster or space.
 	ErrOtherSpace = errors.New("causal: the token belongs to another cluster or space; begin a session here")
-	// ErrCarriesTooMuch means that the session knows too many writes that have not been
-	// everywhere.
+	// ErrCarriesTooMuch means that the session carries too many writes that some server has not
+	// received.
 	ErrCarriesTooMuch = errors.New("causal: the session carries too much for a token; read something first, after which it carries only what some node lacks, or split the workflow")
 )
 
-// sealer makes text of sessions, and back, for a space and a key.
+// sealer authenticates the tokens of a space with a key.
 type sealer struct {
 	space [8]byte
-	macs  *sync.Pool // of hash.Hash, which begin with the key
+	macs  *sync.Pool // of hash.Hash that have the key
 }
 
-// A token's first byte. Older versions of freshet made tokens that are not authenticated, where no key was given.
+// The first byte of a token. Older versions of freshet made unauthenticated tokens if no key was
+// given.
 const (
 	tokenOpen   byte = 1
-	tokenSealed byte = 2 // it ends with a code
+	tokenSealed byte = 2 // ends with an authentication code
 	macBytes         = 16
 )
 
@@ -51,21 +52,21 @@ func newSealer(space string, key []byte) sealer {
 	return sealer{spaceID(space), &sync.Pool{New: func() any { return hmac.New(sha256.New, k[:]) }}}
 }
 
-// newKey draws a key.
+// newKey draws a random key.
 func newKey() []byte {
 	key := make([]byte, sha256.Size)
-	_, _ = rand.Read(key) // it never fails
+	_, _ = rand.Read(key) // never fails
 	return key
 }
 
-// processKey authenticates tokens of servers that are in no Ring, in this process.
+// processKey authenticates, in this process, the tokens of servers without a Ring.
 var processKey = sync.OnceValue(newKey)
 
-// TokenKey is what authenticates the tokens of spaces without a key of their own: this process has drawn it, so that
-// other processes do not take them.
+// TokenKey returns the key that authenticates the tokens of spaces without a key of their own. This
+// process has drawn it, so other processes refuse the tokens.
 func (s *Server) TokenKey() ([]byte, error) { return processKey(), nil }
 
-// appendMac appends the code of b to a.
+// appendMac appends the authentication code of b to a.
 func (s sealer) appendMac(a, b []byte) []byte {
 	m := s.macs.Get().(hash.Hash)
 	m.Reset()
@@ -81,7 +82,7 @@ func (s sealer) seal(payload []byte) string {
 	return base64.RawURLEncoding.EncodeToString(s.appendMac(b, b))
 }
 
-// opened is a token of the space before it is known whether it is authentic.
+// opened decodes a token of the space. It does not know yet whether the token is authentic.
 func opened(space [8]byte, token string) ([]byte, error) {
 	if len(token) > 2*wire.MaxToken {
 		return nil, fmt.Errorf("%w: it has %d bytes", ErrToken, len(token))
@@ -100,7 +101,7 @@ func opened(space [8]byte, token string) ([]byte, error) {
 	return b, nil
 }
 
-// open is the payload of what opened has returned, if the token is authentic.
+// open returns the payload of what opened has returned, if the token is authentic.
 func (s sealer) open(b []byte) ([]byte, error) {
 	body, code := b[:len(b)-macBytes], b[len(b)-macBytes:]
 	if !hmac.Equal(s.appendMac(make([]byte, 0, sha256.Size), body), code) {
@@ -109,7 +110,8 @@ func (s sealer) open(b []byte) ([]byte, error) {
 	return body[1+len(s.space):], nil
 }
 
-// sealers are those of a space: of its sessions, and of its transactions, whose tokens are no sessions'.
+// sealers are the two of a space. A token of a transaction is not accepted as one of a session, nor
+// the reverse.
 type sealers struct {
 	key           []byte
 	sessions, txs sealer
@@ -119,10 +121,10 @@ func newSealers(name string, key []byte) *sealers {
 	return &sealers{key, newSealer(name, key), newSealer(txsOf(name), key)}
 }
 
-// txsOf is what the transactions of a space are called.
+// txsOf returns the name under which the transactions of a space have their tokens.
 func txsOf(name string) string { return name + " transactions" }
 
-// sealers are those with the current key.
+// sealers returns the sealers with the current key.
 func (sp *Space[V]) sealers() (*sealers, error) {
 	key := sp.opt.Key
 	if len(key) == 0 {

@@ -9,8 +9,9 @@ import (
 	"github.com/freshet-cache/freshet/causal/wire"
 )
 
-// Tx is a workflow that reads from one causal cut and writes all at once, wherever its steps
-// run. It is not safe for concurrent use; fork it for steps that run at the same time.
+// Tx is a workflow that reads from one causal cut and writes everything at once, at whichever
+// servers its steps run. It is not safe for concurrent use: fork it for steps that run at the same
+// time.
 type Tx[V any] struct {
 	sp *Space[V]
 	m  *mesh.Tx
@@ -19,15 +20,14 @@ type Tx[V any] struct {
 // maxTries bounds how often Transact begins a transaction.
 const maxTries = 16
 
-// Transact runs fn as a transaction of a session that knows nothing, and again while its
-// snapshot is lost. It returns the session that knows what was read and written. What fn
-// does besides must bear to be repeated; an error of fn ends it, and nothing is written.
+// Transact runs fn as a transaction of a session that has seen nothing, and repeats it while its
+// snapshot is lost. It returns a session that has seen what was read and written. fn must tolerate
+// repetition. An error of fn ends Transact, and nothing is written.
 func (sp *Space[V]) Transact(ctx context.Context, fn func(tx *Tx[V]) error) (*Session[V], error) {
 	return sp.Begin().Transact(ctx, fn)
 }
 
-// Transact is Space.Transact for a session that knows something already, and that takes
-// what was read and written.
+// Transact is Space.Transact in this session, which then has seen what was read and written.
 func (s *Session[V]) Transact(ctx context.Context, fn func(tx *Tx[V]) error) (*Session[V], error) {
 	for try := 1; ; try++ {
 		tx, err := s.BeginTx(ctx)
@@ -50,8 +50,8 @@ func (s *Session[V]) Transact(ctx context.Context, fn func(tx *Tx[V]) error) (*S
 	}
 }
 
-// BeginTx fixes what a transaction reads from: what is visible here, and what the session
-// knows.
+// BeginTx fixes the snapshot of a transaction: what is visible at the server, and what the session
+// carries.
 func (s *Session[V]) BeginTx(ctx context.Context) (*Tx[V], error) {
 	server, err := s.recall(ctx)
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *Session[V]) BeginTx(ctx context.Context) (*Tx[V], error) {
 	return tx, nil
 }
 
-// ResumeTx returns the transaction that a token stands for. See Resume for its errors.
+// ResumeTx returns the transaction that a token encodes. See Resume for its errors.
 func (sp *Space[V]) ResumeTx(token string) (*Tx[V], error) {
 	b, err := opened(sp.txs, token)
 	if err != nil {
@@ -86,8 +86,8 @@ func (sp *Space[V]) ResumeTx(token string) (*Tx[V], error) {
 	return &Tx[V]{sp, m}, nil
 }
 
-// Token is the transaction for its next step, at whichever server, with all that it is to
-// write.
+// Token returns the transaction as text for its next step, with all buffered writes. See
+// Session.Token.
 func (t *Tx[V]) Token() (string, error) {
 	b := wire.TxToken(t.m)
 	if len(b) > wire.MaxToken {
@@ -100,12 +100,12 @@ func (t *Tx[V]) Token() (string, error) {
 	return with.txs.seal(b), nil
 }
 
-// Fork returns a branch that reads from the same snapshot, for a step that runs beside it. It
-// is joined, and does not commit.
+// Fork returns a branch that reads from the same snapshot, for a step that runs at the same time. A
+// branch ends with Join, and must not commit.
 func (t *Tx[V]) Fork() *Tx[V] { return &Tx[V]{t.sp, t.m.Fork()} }
 
-// Join takes back a branch, with what it has read and is to write. It is ErrNotBranch, and
-// nothing happens, if f is none of t's.
+// Join takes back a branch, with what it has read and buffered. It returns ErrNotBranch, and
+// nothing happens, if f is not an open branch of t.
 func (t *Tx[V]) Join(f *Tx[V]) error {
 	if f.sp.txs != t.sp.txs || !f.m.Branch || t.m.Open == 0 || !f.m.At.Set.Equal(t.m.At.Set) {
 		return ErrNotBranch
@@ -117,7 +117,7 @@ func (t *Tx[V]) Join(f *Tx[V]) error {
 	return nil
 }
 
-// Get returns the value of key in the snapshot, or what the transaction is to write there.
+// Get returns the value of key in the snapshot, or the value that the transaction has buffered.
 // ErrStale means that the snapshot is gone: begin again, as Transact does.
 func (t *Tx[V]) Get(ctx context.Context, key string) (V, bool, error) {
 	items, err := t.GetMany(ctx, key)
@@ -125,7 +125,7 @@ func (t *Tx[V]) Get(ctx context.Context, key string) (V, bool, error) {
 		var none V
 		return none, false, err
 	}
-	return items[0].Value, items[0].Exists, err // an error of ErrUnlawful comes with the value
+	return items[0].Value, items[0].Exists, err // the error ErrUnlawful comes with the value
 }
 
 // GetMany is Get for several keys.
@@ -148,7 +148,7 @@ func (t *Tx[V]) GetMany(ctx context.Context, keys ...string) ([]Item[V], error) 
 	return out, err
 }
 
-// look is what the snapshot has of keys, under what the transaction is to write.
+// look returns what the snapshot has of keys, under what the transaction has buffered.
 func (t *Tx[V]) look(ctx context.Context, keys ...string) ([]mesh.Item, error) {
 	server, err := t.sp.server()
 	if err != nil {
@@ -162,8 +162,8 @@ func (t *Tx[V]) look(ctx context.Context, keys ...string) ([]mesh.Item, error) {
 	return items, nil
 }
 
-// Set has the commit set key to value; where the space has a merge function, to what that
-// makes of value and the snapshot's.
+// Set makes Commit set key to value. In a space with a merge function, Commit merges value with the
+// value of the snapshot.
 func (t *Tx[V]) Set(key string, value V) error {
 	if err := valid(key); err != nil {
 		return err
@@ -190,7 +190,7 @@ func (t *Tx[V]) Set(key string, value V) error {
 	return nil
 }
 
-// Delete has the commit remove key.
+// Delete makes Commit remove key.
 func (t *Tx[V]) Delete(key string) error {
 	if err := valid(key); err != nil {
 		return err
@@ -199,16 +199,15 @@ func (t *Tx[V]) Delete(key string) error {
 	return nil
 }
 
-// ErrBranch means that nothing was written: a branch does not commit, nor does who waits for
-// one.
+// ErrBranch means that nothing was written: neither a branch nor a transaction with an open branch
+// may commit.
 var ErrBranch = errors.New("causal: a branch of a transaction is open; join it, and commit what it was forked from")
 
-// ErrNotBranch means that nothing happened: what was to be joined is no open branch of the
-// transaction.
+// ErrNotBranch means that nothing happened: the argument is not an open branch of the transaction.
 var ErrNotBranch = errors.New("causal: not a branch of this transaction, or all of them are joined")
 
-// Commit writes everything at once, and returns the session that knows what was read and
-// written. A transaction that only reads has nothing to write, and its session is returned.
+// Commit writes everything at once, and returns the session that has seen what was read and
+// written. If there is nothing to write, Commit only returns the session.
 func (t *Tx[V]) Commit(ctx context.Context) (*Session[V], error) {
 	if t.m.Branch || t.m.Open > 0 {
 		return nil, ErrBranch
@@ -221,7 +220,7 @@ func (t *Tx[V]) Commit(ctx context.Context) (*Session[V], error) {
 	if err := t.settle(ctx); err != nil {
 		return nil, err
 	}
-	m = t.m.Session // with what was read to settle
+	m = t.m.Session // with what settle has read
 	server, err := t.sp.server()
 	if err != nil {
 		return nil, err

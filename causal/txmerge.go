@@ -8,11 +8,12 @@ import (
 	"github.com/freshet-cache/freshet/causal/mesh"
 )
 
-// What a transaction is to write where there is a merge function stands in its buffer as it
-// was given, and is merged with the snapshot's value before the commit; what is to replace
-// that, out of an Update or after a Delete, is marked Beside. The commit names what it is Over.
+// In a space with a merge function, the buffer of a transaction has values as they were given.
+// settle merges them with the values of the snapshot before the commit, and sets what they
+// supersede. A buffered value with Siblings set replaces the value of the snapshot instead: it
+// comes from an Update, or follows a Delete.
 
-// buffered is what a transaction is to write to a key, if anything.
+// buffered returns what a transaction has buffered for a key, or nil.
 func (t *Tx[V]) buffered(key string) *mesh.Mut {
 	if i := slices.IndexFunc(t.m.Buffer, func(m mesh.Mut) bool { return m.Key == key }); i >= 0 {
 		return &t.m.Buffer[i]
@@ -20,7 +21,7 @@ func (t *Tx[V]) buffered(key string) *mesh.Mut {
 	return nil
 }
 
-// decode is what a transaction sees of a key.
+// decode returns what a transaction sees of a key.
 func (t *Tx[V]) decode(key string, it mesh.Item) (out Item[V], err error) {
 	b := t.buffered(key)
 	if t.sp.opt.Merge == nil || b == nil {
@@ -41,9 +42,9 @@ func (t *Tx[V]) decode(key string, it mesh.Item) (out Item[V], err error) {
 	return Item[V]{v, e == nil}, errors.Join(err, e)
 }
 
-// Update has the commit replace what the transaction sees of key by what f makes of it;
-// exists says whether there is anything. An error of f ends the update. Where the space has a
-// merge function, what others write outside the snapshot is merged with the result.
+// Update makes Commit replace what the transaction sees of key by what f makes of it. exists says
+// whether there is a value. An error of f ends the update. In a space with a merge function, writes
+// outside the snapshot are merged with the result.
 func (t *Tx[V]) Update(ctx context.Context, key string, f func(value V, exists bool) (V, error)) error {
 	if err := valid(key); err != nil {
 		return err
@@ -61,7 +62,8 @@ func (t *Tx[V]) Update(ctx context.Context, key string, f func(value V, exists b
 	return nil
 }
 
-// settle merges what is to be written with the snapshot's values, and names those.
+// settle merges what is buffered with the values of the snapshot, and names the writes that it
+// supersedes.
 func (t *Tx[V]) settle(ctx context.Context) error {
 	if t.sp.opt.Merge == nil {
 		return nil
@@ -91,7 +93,8 @@ func (t *Tx[V]) settle(ctx context.Context) error {
 	return nil
 }
 
-// reconcile merges what a branch is to write with what the transaction is to write there.
+// reconcile merges what a branch has buffered with what the transaction has buffered for the same
+// keys.
 func (t *Tx[V]) reconcile(f *Tx[V]) error {
 	if t.sp.opt.Merge == nil {
 		return nil
@@ -114,7 +117,7 @@ func (t *Tx[V]) reconcile(f *Tx[V]) error {
 		if m.Value, err = t.sp.encode(m.Key, v); err != nil {
 			return err
 		}
-		m.Siblings = m.Siblings && own.Siblings // else the snapshot's is merged with it
+		m.Siblings = m.Siblings && own.Siblings // otherwise settle merges the snapshot's value too
 		f.m.Buffer[i] = m
 	}
 	return nil

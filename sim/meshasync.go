@@ -9,23 +9,23 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// merging is what a MeshStore remembers of an asynchronous space: of every incarnation the log on
-// its own disk, and how far the rows have come.
+// merging is the state of a MeshStore for an asynchronous space: the log of every incarnation on
+// its own disk, and which writes are in the rows.
 type merging struct {
-	logs   map[mesh.Dot][]*mesh.Write // by the dot of an entry, what it holds
-	shut   map[mesh.Incarnation]bool  // the log has been found, and takes no more
-	back   map[mesh.Incarnation]bool  // it was given back
-	mark   mesh.Frontier              // all that was merged, as the merger says
+	logs   map[mesh.Dot][]*mesh.Write // the writes in a log entry, by the dot of the entry
+	shut   map[mesh.Incarnation]bool  // the log was found, and takes no more writes
+	back   map[mesh.Incarnation]bool  // the log was given back
+	mark   mesh.Frontier              // every write that was merged, according to the server that merges
 	term   uint64
 	number uint64
-	given  map[mesh.Incarnation]bool // given up: what is not in the rows may be lost
+	given  map[mesh.Incarnation]bool // given up: writes that are not in the rows may be lost
 }
 
 func newMerging() merging {
 	return merging{logs: map[mesh.Dot][]*mesh.Write{}, shut: map[mesh.Incarnation]bool{}, back: map[mesh.Incarnation]bool{}, given: map[mesh.Incarnation]bool{}}
 }
 
-// Log commits a write to the log of its incarnation, with others beside it.
+// Log commits a write to the log of its incarnation, with the writes that its session carries.
 func (s *MeshStore) Log(w *mesh.Write, with []*mesh.Write) mesh.Status {
 	switch {
 	case s.shut[w.Dot.Incarnation]:
@@ -40,13 +40,13 @@ func (s *MeshStore) Log(w *mesh.Write, with []*mesh.Write) mesh.Status {
 	return mesh.OK
 }
 
-// Trim lets the log of an incarnation go up to a number.
+// Trim truncates the log of an incarnation up to a number.
 func (s *MeshStore) Trim(o mesh.Incarnation, upto uint64) {
 	s.truncated[o] = max(s.truncated[o], upto)
 	maps.DeleteFunc(s.logs, func(d mesh.Dot, _ []*mesh.Write) bool { return d.Incarnation == o && d.N <= upto })
 }
 
-// Found is the log of an incarnation, to which nothing is added any more.
+// Found returns the log of an incarnation. Nothing is added to that log any more.
 func (s *MeshStore) Found(o mesh.Incarnation) (out []*mesh.Write) {
 	s.shut[o] = true
 	for _, d := range slices.SortedFunc(maps.Keys(s.logs), mesh.Dot.Compare) {
@@ -57,29 +57,30 @@ func (s *MeshStore) Found(o mesh.Incarnation) (out []*mesh.Write) {
 	return out
 }
 
-// Release is told that an incarnation's log has been given back.
+// Release removes the log of an incarnation, which was given back.
 func (s *MeshStore) Release(o mesh.Incarnation) {
 	s.back[o], s.shut[o] = true, true
 	maps.DeleteFunc(s.logs, func(d mesh.Dot, _ []*mesh.Write) bool { return d.Incarnation == o })
 }
 
-// GiveUp ends the waiting for an incarnation's log. Judges do not ask for what only it had, once the incarnation is retired.
+// GiveUp ends the wait for an incarnation's log. Once the incarnation is retired, judges do not
+// expect the writes that only this log had.
 func (s *MeshStore) GiveUp(o mesh.Incarnation) {
 	s.given[o] = true
 	s.Release(o)
 }
 
-// lost reports whether a write may be gone, as a server sees it.
+// lost reports whether a write may be gone, as far as a server can tell.
 func (s *MeshStore) lost(d mesh.Dot, m *mesh.Server) bool {
 	return s.given[d.Incarnation] && !m.Visible().Covers(d)
 }
 
-// Back are those of some incarnations whose logs have been given back.
+// Back returns which of some incarnations have given back their logs.
 func (s *MeshStore) Back(incarnations []mesh.Incarnation) []mesh.Incarnation {
 	return slices.DeleteFunc(slices.Clone(incarnations), func(o mesh.Incarnation) bool { return !s.back[o] })
 }
 
-// Claim ends the merging of earlier views.
+// Claim ends the merging of earlier views, and returns what was merged.
 func (s *MeshStore) Claim(term uint64) (mesh.Frontier, mesh.Status) {
 	if term < s.term {
 		return mesh.Frontier{}, mesh.Fenced
@@ -90,8 +91,8 @@ func (s *MeshStore) Claim(term uint64) (mesh.Frontier, mesh.Status) {
 	return s.mark.Clone(), mesh.OK
 }
 
-// Merge lets writes compete for their rows. The error says that the rows are no causal cut
-// any more; retired are the incarnations that need not be named.
+// Merge lets writes compete for their rows. The error says that the rows are no causal cut any
+// more. retired reports whether an incarnation is retired.
 func (s *MeshStore) Merge(f mesh.Flush, retired func(mesh.Incarnation) bool) (mesh.Status, error) {
 	switch {
 	case f.Term != s.term:
@@ -116,16 +117,16 @@ func (s *MeshStore) Merge(f mesh.Flush, retired func(mesh.Incarnation) bool) (me
 	return mesh.OK, nil
 }
 
-// Mark is what is said to be in the rows.
+// Mark returns the set of writes that were merged.
 func (s *MeshStore) Mark() mesh.Frontier { return s.mark }
 
-// Committed reports whether a write is where its acknowledgement says that it is.
+// Committed reports whether an acknowledged write was ever committed.
 func (s *MeshStore) Committed(d mesh.Dot) bool { return s.truth[d] != nil }
 
-// reachable wants the newest of what is visible at a server in its memory or in the rows:
-// a miss finds nothing else.
+// reachable demands that memory or the rows have the newest visible write of every key, because a
+// miss finds nothing else.
 func (s *MeshStore) reachable(m *mesh.Server) error {
-	if s.siblings != nil { // a key has several
+	if s.siblings != nil { // a key has several newest writes
 		return nil
 	}
 	for key, writes := range s.byKey {
@@ -141,7 +142,7 @@ func (s *MeshStore) reachable(m *mesh.Server) error {
 	return nil
 }
 
-// drain is what a server asks of the store on behalf of the rows, and of logs.
+// drain carries out what a server asks of the rows and of the logs.
 func (s *meshStorm) drain(n *meshNode, out mesh.Output) {
 	switch out := out.(type) {
 	case mesh.Claim:
@@ -172,7 +173,7 @@ func (s *meshStorm) drain(n *meshNode, out mesh.Output) {
 	}
 }
 
-// flushed wants of what is on its way into the rows that every member has received it.
+// flushed demands that every member has received a write before it is merged.
 func (s *meshStorm) flushed(out mesh.Flush) {
 	for _, w := range out.Writes {
 		for _, o := range s.view.Ring {
@@ -183,13 +184,13 @@ func (s *meshStorm) flushed(out mesh.Flush) {
 	}
 }
 
-// retired reports whether the current view need not name an incarnation any more.
+// retired reports whether an incarnation is retired in the current view.
 func (s *meshStorm) retired(o mesh.Incarnation) bool {
 	return s.view.Retired(o)
 }
 
-// bring lets a server find the log of a departed incarnation, and another if that one ends
-// before all of it has been given back.
+// bring lets a server find the log of a departed incarnation. It repeats that until the whole log
+// was given back, because the server may end before.
 func (s *meshStorm) bring(o mesh.Incarnation) {
 	r := s.rng("disks")
 	late := 1
@@ -210,7 +211,7 @@ func (s *meshStorm) bring(o mesh.Incarnation) {
 	})
 }
 
-// partial notes that a server keeps a write beside a key that it does not know.
+// partial records that a server keeps a write of a key of which it does not know the rest.
 func (s *meshStorm) partial(n *meshNode) {
 	for i := range s.cfg.Keys {
 		if _, partial, ok := n.m.Holds(string(rune('a' + i))); ok && partial {
@@ -219,8 +220,8 @@ func (s *meshStorm) partial(n *meshNode) {
 	}
 }
 
-// outage ends all servers at once. A ring of a new incarnation finds the store, and others join it;
-// what was not in the rows is in the logs.
+// outage ends all servers at once. A ring begins with a new incarnation that finds the store, and
+// others join it. Writes that are not in the rows are in the logs.
 func (s *meshStorm) outage() {
 	if s.calm {
 		return
@@ -232,7 +233,7 @@ func (s *meshStorm) outage() {
 	v.Newest++
 	v.Ring, v.Departed = []mesh.Incarnation{v.Newest}, append(v.Departed, gone...)
 	for _, n := range s.nodes {
-		n.down = true // before anybody thinks again
+		n.down = true // before a client acts again
 	}
 	mark, _ := s.store.Claim(v.Number)
 	settled, floor := s.store.Left()
@@ -256,6 +257,6 @@ func (s *meshStorm) outage() {
 	}
 }
 
-// owed reports whether incarnations from before an outage are not retired: until then what a
-// session knows of them may not be had again.
+// owed reports whether incarnations from before an outage are not retired yet. Until then, the ring
+// may lack writes that a session has seen.
 func (s *meshStorm) owed() bool { return s.cfg.Outages && len(s.view.Departed) > 0 }

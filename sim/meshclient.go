@@ -11,7 +11,7 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// think lets a client do something after a while.
+// think lets a client act after a while.
 func (s *meshStorm) think(c *meshClient) {
 	s.after(spread(s.rng("think"), s.cfg.Delay+s.cfg.Disk), func() {
 		if !c.gone && !c.busy && !s.calm {
@@ -20,21 +20,21 @@ func (s *meshStorm) think(c *meshClient) {
 	})
 }
 
-// act is a client's next call.
+// act makes a client's next call.
 func (s *meshStorm) act(c *meshClient) {
 	r := s.rng("clients")
 	if chance(r, s.cfg.Roam) {
 		c.at = s.nodes[r.IntN(len(s.nodes))]
 	}
 	for i := 0; c.at == nil || c.at.down || c.at.m == nil || i == 0 && chance(r, 80) && !slices.Contains(s.view.Ring, c.at.incarnation); i++ {
-		c.at = s.nodes[r.IntN(len(s.nodes))] // who is not in the ring is mostly avoided
+		c.at = s.nodes[r.IntN(len(s.nodes))] // servers that are not in the ring are mostly avoided
 	}
 	if s.calls--; s.calls < 0 {
 		return
 	}
-	if chance(r, s.cfg.Strip) { // on its way to the next step of the workflow
+	if chance(r, s.cfg.Strip) { // as a token, on its way to the next step of the workflow
 		limit := 40 * r.IntN(20)
-		if s.cfg.Async { // nobody could look a name up
+		if s.cfg.Async { // A9: a token carries no names
 			limit = wire.MaxToken
 		}
 		session, err := wire.Resume(wire.Token(c.session, limit))
@@ -74,14 +74,14 @@ func (s *meshStorm) act(c *meshClient) {
 		case n < 66:
 			m.Value = append([]byte("!"), m.Value...)
 		}
-		for i := range muts { // what it saw last, however long ago
+		for i := range muts { // the writes that the client saw last, however long ago
 			muts[i].Supersedes = c.saw[muts[i].Key]
 		}
 		s.call(c, &meshCall{muts: muts}, func(op mesh.Op) mesh.Input { return c.session.Put(op, muts...) })
 	}
 }
 
-// branch forks a client, joins two, or ends one.
+// branch forks a client, joins two clients, or crashes one.
 func (s *meshStorm) branch(c *meshClient) {
 	r := s.rng("branches")
 	defer s.think(c)
@@ -94,7 +94,7 @@ func (s *meshStorm) branch(c *meshClient) {
 	case o != c && !o.busy && !o.gone && r.IntN(2) == 0:
 		s.sometimes("a join")
 		other := o.session
-		if chance(r, s.cfg.Strip) && !s.cfg.Async { // it came as a token that was too short for values
+		if chance(r, s.cfg.Strip) && !s.cfg.Async { // the other session came as a token that has only names
 			var err error
 			other, err = wire.Resume(wire.Token(o.session, 0))
 			s.fail(err)
@@ -108,7 +108,7 @@ func (s *meshStorm) branch(c *meshClient) {
 		}
 		c.last = len(s.acts)
 		s.acts = append(s.acts, a)
-	case r.IntN(4) == 0: // the client forgets who it was; what it had asked for goes on
+	case r.IntN(4) == 0: // the client begins a new session; its calls go on
 		s.sometimes("a client crashes")
 		c.session, c.last, c.saw = &mesh.Session{}, -1, nil
 	}
@@ -127,7 +127,7 @@ func (s *meshStorm) read(c *meshClient, keys ...string) {
 	})
 }
 
-// call asks the server where the client is; if it has to, again.
+// call sends an operation to the client's server. call.retry sends it again.
 func (s *meshStorm) call(c *meshClient, call *meshCall, in func(mesh.Op) mesh.Input) {
 	s.ops++
 	op := s.ops
@@ -178,7 +178,7 @@ func (s *meshStorm) told(call *meshCall, r mesh.Reply) {
 	}
 	switch r.Outcome {
 	case mesh.Done:
-	case mesh.Behind, mesh.Expelled: // another server will know; what was put may have happened
+	case mesh.Behind, mesh.Expelled: // another server can answer; a Put may have happened
 		if len(call.muts) == 0 && !s.cfg.Async && !s.calm && chance(s.rng("past"), 70) {
 			s.past(call)
 			return
@@ -223,8 +223,8 @@ func (s *meshStorm) told(call *meshCall, r mesh.Reply) {
 	s.think(c)
 }
 
-// past answers a call of a server that is left behind from the store alone. Who knows names only, and is not told what
-// they stand for, reads all the same.
+// past answers a call from the store alone, if a server has departed or lacks writes. It also
+// serves a session that knows writes by name only, although no server has recalled them.
 func (s *meshStorm) past(call *meshCall) {
 	s.sometimes("the store is read past the servers")
 	c := call.client
@@ -261,7 +261,7 @@ func (s *meshStorm) fetch(call *meshCall, p *mesh.Past) {
 	})
 }
 
-// saw puts what a client has read into the histories.
+// saw adds what a client has read to the histories.
 func (s *meshStorm) saw(c *meshClient, call *meshCall, items []mesh.Item) {
 	var after []int
 	if c.last >= 0 {
@@ -272,8 +272,8 @@ func (s *meshStorm) saw(c *meshClient, call *meshCall, items []mesh.Item) {
 	s.acts = append(s.acts, check.Act{Session: c.name, After: after, Reads: cells(call.keys, items)})
 }
 
-// remain judges what a session was told, where concurrent writes are kept: what remains of
-// all that it knows of.
+// remain judges a read in a space that keeps siblings. The answer must be the siblings that remain
+// of all writes that the session has seen.
 func (s *meshStorm) remain(c *meshClient, call *meshCall, items []mesh.Item) {
 	for i, k := range call.keys {
 		if !s.cfg.Concurrent {
@@ -292,11 +292,11 @@ func (s *meshStorm) remain(c *meshClient, call *meshCall, items []mesh.Item) {
 	}
 }
 
-// cells are what was read, for the histories.
+// cells returns what was read, for the histories.
 func cells(keys []string, items []mesh.Item) (out []check.Cell) {
 	for i, k := range keys {
 		cell := check.Cell{Key: k, Gone: !items[i].Exists}
-		if items[i].Stamp.Incarnation != 0 { // else from outside, or from before
+		if items[i].Stamp.Incarnation != 0 { // otherwise the write was external, or from before the simulation
 			cell.Write = items[i].Stamp.String()
 		} else if items[i].Exists {
 			continue

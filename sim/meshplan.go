@@ -10,8 +10,9 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// CausalPlan is a plan of the simulation of causal: its sizes and rates, and the faults that are
-// injected. What clients do is drawn while it runs, for it follows from what they read.
+// CausalPlan is a plan of the simulation of causal: its sizes, its rates, and the faults that are
+// injected. The plan does not have the calls of clients. They are drawn during the run, because
+// they follow from what clients read.
 type CausalPlan struct {
 	Seed   uint64
 	Config CausalConfig
@@ -23,25 +24,25 @@ type CausalConfig struct {
 	Servers, Keys, Clients, Calls int
 	Window, Capacity, Waits       int // of a server
 	Delay, Disk, Beat             lease.Tick
-	Crawl                         int // percent of messages between servers that take very long
-	Unanswered                    int // percent of requests to the store
+	Crawl                         int // percent of messages between servers that take twenty times as long
+	Unanswered                    int // percent of requests to the store that get no answer
 	Roam, Branch, Strip, Transact int // percent of calls
 	Versions                      int // of a server
 	External                      bool
 	Concurrent                    bool
 	Async                         bool
-	Late                          int // how many times longer than usual it takes until a disk is back
+	Late                          int // how many times longer than usual it takes until a log is found
 	Outages                       bool
 	Batch                         int // of a server
 	Bytes, WindowBytes            int // of a server
-	Past                          int // percent of reads that ask the store alone, as a server that is left behind does
+	Past                          int // percent of reads that ask the store alone
 }
 
 // CausalFault is one fault, or one external write.
 type CausalFault struct {
 	At     lease.Tick
 	Kind   CausalFaultKind
-	Node   int    // one of the servers so far, counted round
+	Node   int    // index of the incarnation, modulo how many there are
 	Key    string // of a CausalTrigger and a CausalEvict
 	Delete bool   // of a CausalTrigger
 }
@@ -53,11 +54,11 @@ type CausalFaultKind uint8
 const (
 	CausalBreak   CausalFaultKind = iota // a connection between neighbours breaks
 	CausalCrash                          // a server ends
-	CausalSuspect                        // a server is left out of the ring and does not know
+	CausalSuspect                        // a server is removed from the ring and does not know it
 	CausalJoin                           // a server joins
 	CausalOutage                         // all servers end
 	CausalTrigger                        // an external write that leaves a dot
-	CausalEvict                          // a server's memory is full
+	CausalEvict                          // the runtime asks a server to drop a key
 )
 
 var causalFaultNames = [...]string{"break", "crash", "suspect", "join", "outage", "external-write", "evict"}
@@ -103,7 +104,7 @@ func NewCausalPlan(seed uint64) CausalPlan {
 	return p
 }
 
-// faults draws so many of each kind.
+// faults draws counts[kind] faults of each kind.
 func (p *CausalPlan) faults(r *rand.Rand, counts []int) {
 	c := p.Config
 	span := lease.Tick(c.Calls) * (c.Delay + c.Disk) / lease.Tick(c.Clients) * 3
@@ -127,7 +128,7 @@ func (p *CausalPlan) faults(r *rand.Rand, counts []int) {
 
 func (c *CausalConfig) key(r *rand.Rand) string { return string(rune('a' + r.IntN(c.Keys))) }
 
-// inject lets a fault happen.
+// inject makes a fault happen.
 func (s *meshStorm) inject(f CausalFault) {
 	n := s.nodes[f.Node%len(s.nodes)]
 	switch f.Kind {
@@ -153,7 +154,7 @@ func (s *meshStorm) inject(f CausalFault) {
 	}
 }
 
-// String is the plan for people.
+// String returns the plan for people.
 func (p CausalPlan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d: %d calls, %d faults, %+v\n", p.Seed, p.Config.Calls, len(p.Faults), p.Config)

@@ -8,7 +8,7 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// enter opens a server's connection in the view that it is in.
+// enter opens the connection of a server in its view.
 func (s *meshStorm) enter(n *meshNode) {
 	v := n.m.View()
 	i := slices.Index(v.Ring, n.incarnation)
@@ -91,7 +91,7 @@ func (s *meshStorm) arrive(l *meshLink, conn int, to *meshNode, in *wire.Stream,
 	s.step(to, mesh.Received{Message: m})
 }
 
-// cut breaks a connection; its sender notices later, and opens another.
+// cut breaks a connection. Its sender notices later, and opens another.
 func (s *meshStorm) cut(n *meshNode) {
 	l := n.link
 	if s.calm || l == nil || !l.up {
@@ -108,7 +108,7 @@ func (s *meshStorm) cut(n *meshNode) {
 	})
 }
 
-// healthy are the members of the ring that run and have joined.
+// healthy returns how many members of the ring run and have joined.
 func (s *meshStorm) healthy() (n int) {
 	for _, o := range s.view.Ring {
 		if m := s.nodes[o-1]; !m.down && m.m != nil {
@@ -118,7 +118,7 @@ func (s *meshStorm) healthy() (n int) {
 	return n
 }
 
-// crash ends an incarnation; the coordinator notices, and a new incarnation may join.
+// crash ends an incarnation. The coordinator removes it later, and a new incarnation may join.
 func (s *meshStorm) crash(n *meshNode) {
 	if s.calm || n.down || slices.Contains(s.view.Ring, n.incarnation) && s.healthy() < 2 {
 		return
@@ -133,7 +133,7 @@ func (s *meshStorm) crash(n *meshNode) {
 	}
 }
 
-// suspect takes a server out of the ring that is alive, and goes on until it hears.
+// suspect removes a running server from the ring. The server goes on until it hears of that.
 func (s *meshStorm) suspect(n *meshNode) {
 	if s.calm || n.down || s.healthy() < 2 {
 		return
@@ -154,7 +154,7 @@ func (s *meshStorm) exclude(n *meshNode) {
 	}
 }
 
-// join lets a new incarnation in, anywhere.
+// join adds a new incarnation to the ring, at any position.
 func (s *meshStorm) join() {
 	if s.calm || len(s.view.Ring) > 6 {
 		return
@@ -169,7 +169,7 @@ func (s *meshStorm) join() {
 	s.beg(n)
 }
 
-// beg asks for a snapshot, of whoever comes before in the current ring.
+// beg asks the predecessor in the current ring for a snapshot, again and again until it comes.
 func (s *meshStorm) beg(n *meshNode) {
 	i := slices.Index(s.view.Ring, n.incarnation)
 	if n.m != nil || i < 0 {
@@ -181,14 +181,14 @@ func (s *meshStorm) beg(n *meshNode) {
 	s.after(4*d+s.cfg.Delay*20, func() { s.beg(n) })
 }
 
-// joined begins with a snapshot.
+// joined begins a server with a snapshot.
 func (s *meshStorm) joined(n *meshNode, b []byte) {
 	m, err := new(wire.Stream).Decode(b)
 	if s.fail(err); err != nil || n.m != nil || n.down {
 		return
 	}
 	c := m.(mesh.Snapshot)
-	if c.View != s.view.Number { // the next ring is another's to join
+	if c.View != s.view.Number { // the predecessor may be another server in the current view
 		s.sometimes("a snapshot comes too late")
 		return
 	}
@@ -209,14 +209,14 @@ func (s *meshStorm) retire(o mesh.Incarnation) {
 	}
 }
 
-// end is when leases end: who is not in the ring any more answers nobody.
+// end is when the leases of departed incarnations end: they answer no client after that.
 func (s *meshStorm) end(incarnations []mesh.Incarnation) {
 	for _, o := range incarnations {
 		s.stop(s.nodes[o-1])
 	}
 }
 
-// stop ends an incarnation, and leaves its clients alone.
+// stop ends an incarnation, and frees the clients that wait for it.
 func (s *meshStorm) stop(n *meshNode) {
 	if n.down {
 		return
@@ -235,7 +235,7 @@ func (s *meshStorm) stop(n *meshNode) {
 	}
 }
 
-// following is the current view with the next number.
+// following returns the current view with the next number.
 func (s *meshStorm) following() mesh.View {
 	v := s.view
 	v.Number++
@@ -243,8 +243,8 @@ func (s *meshStorm) following() mesh.View {
 	return v
 }
 
-// announce tells every server of a view, each in its own time. Who is not in it may hear
-// very late.
+// announce sends a view to every server, with a delay of its own. Servers that are not in the ring
+// may hear of it very late.
 func (s *meshStorm) announce(v mesh.View) {
 	s.view = v
 	s.log("view %+v", v)

@@ -7,13 +7,13 @@ import (
 	"github.com/freshet-cache/freshet/causal/mesh"
 )
 
-// replaces is what the judges make of S1, from the writes alone.
+// replaces is S1 as the judges see it, from the writes alone.
 func replaces(key string, w, o *mesh.Write) bool {
 	return slices.ContainsFunc(w.Muts, func(m mesh.Mut) bool { return m.Key == key && slices.Contains(m.Supersedes, o.Dot) })
 }
 
-// keep lets a write replace those that it knows of, in the rows of a key. Whoever could
-// replace it has not been persisted yet.
+// keep adds a write to the siblings of a key, and removes those that it replaces. No write that
+// replaces it was persisted before.
 func (s *MeshStore) keep(key string, w *mesh.Write) {
 	row := slices.DeleteFunc(slices.Clone(s.siblings[key]), func(o *mesh.Write) bool { return replaces(key, w, o) })
 	own := *w
@@ -21,8 +21,8 @@ func (s *MeshStore) keep(key string, w *mesh.Write) {
 	s.siblings[key] = append(row, &own)
 }
 
-// remain are the dots of a key's writes that are in a set and that nobody in it replaces,
-// without deletions.
+// remain returns the dots of a key's writes that are in a set and that no write in the set
+// replaces, without deletions.
 func (s *MeshStore) remain(key string, in func(mesh.Dot) bool) (out []mesh.Dot) {
 	var set []*mesh.Write
 	for _, w := range s.byKey[key] {
@@ -38,7 +38,7 @@ func (s *MeshStore) remain(key string, in func(mesh.Dot) bool) (out []mesh.Dot) 
 	return alive(key, s.truth, out)
 }
 
-// alive leaves out the dots that delete a key.
+// alive leaves out the dots of writes that delete the key.
 func alive(key string, truth map[mesh.Dot]*mesh.Write, dots []mesh.Dot) (out []mesh.Dot) {
 	for _, d := range dots {
 		if slices.ContainsFunc(truth[d].Muts, func(m mesh.Mut) bool { return m.Key == key && !m.Delete }) {
@@ -49,8 +49,7 @@ func alive(key string, truth map[mesh.Dot]*mesh.Write, dots []mesh.Dot) (out []m
 	return out
 }
 
-// Same compares what somebody was told of a key with what remains of it among the writes
-// that they know of.
+// Same compares an answer for a key with what remains of its writes among those that in accepts.
 func (s *MeshStore) Same(key string, got mesh.Item, in func(mesh.Dot) bool) error {
 	var told []mesh.Dot
 	for _, w := range got.Siblings {
@@ -69,7 +68,7 @@ func (s *MeshStore) Same(key string, got mesh.Item, in func(mesh.Dot) bool) erro
 	return nil
 }
 
-// rowOf is the row of a key where concurrent writes are kept.
+// rowOf returns the row of a key in a space that keeps siblings.
 func (s *MeshStore) rowOf(key string) mesh.Row {
 	return mesh.Row{Item: mesh.Item{Stamp: mesh.Stamp{Time: s.horizon}, Siblings: slices.Clone(s.siblings[key])}}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/freshet-cache/freshet/causal/mesh"
 )
 
-// MeshStore is a store as package mesh asks for one: rows that keep the largest stamp,
-// and a journal. It remembers every write that was ever committed, for judges.
+// MeshStore is a store as package mesh needs it: rows that keep the largest stamp, and a journal.
+// For the judges it remembers every write that was ever committed.
 type MeshStore struct {
 	rows      map[string]mesh.Row
 	journal   map[mesh.Dot]*mesh.Write
@@ -21,8 +21,8 @@ type MeshStore struct {
 	byKey     map[string][]*mesh.Write
 	external  map[string]mesh.Item
 	horizon   uint64
-	siblings  map[string][]*mesh.Write // the rows, if concurrent writes are kept
-	strange   mesh.Dot                 // the last of who writes externally and leaves a dot
+	siblings  map[string][]*mesh.Write // the rows of a space that keeps siblings
+	strange   mesh.Dot                 // the last external write that left a dot
 	drawn     uint64                   // its time
 	merging
 }
@@ -33,13 +33,13 @@ func NewMeshStore() *MeshStore {
 		fenced: map[mesh.Incarnation]bool{}, truth: map[mesh.Dot]*mesh.Write{}, byKey: map[string][]*mesh.Write{}, external: map[string]mesh.Item{}, merging: newMerging()}
 }
 
-// Concurrent lets the rows keep writes of which neither knew of the other.
+// Concurrent makes the rows keep siblings.
 func (s *MeshStore) Concurrent() *MeshStore {
 	s.siblings = map[string][]*mesh.Write{}
 	return s
 }
 
-// Persist commits a write, once. Values that begin with "!" are refused.
+// Persist commits a write, once. It refuses values that begin with "!".
 func (s *MeshStore) Persist(w *mesh.Write) mesh.Status {
 	switch {
 	case s.fenced[w.Dot.Incarnation]:
@@ -59,7 +59,7 @@ func impossible(w *mesh.Write) bool {
 	return slices.ContainsFunc(w.Muts, func(m mesh.Mut) bool { return bytes.HasPrefix(m.Value, []byte("!")) })
 }
 
-// know remembers a write for judges.
+// know remembers a write for the judges.
 func (s *MeshStore) know(w *mesh.Write) {
 	s.truth[w.Dot] = w
 	for _, m := range w.Muts {
@@ -67,7 +67,7 @@ func (s *MeshStore) know(w *mesh.Write) {
 	}
 }
 
-// compete lets a write have the rows that it wins.
+// compete gives a write the rows that it wins.
 func (s *MeshStore) compete(w *mesh.Write) {
 	for _, m := range w.Muts {
 		if s.siblings != nil {
@@ -79,13 +79,13 @@ func (s *MeshStore) compete(w *mesh.Write) {
 	}
 }
 
-// WriteExternally writes a row externally, without a dot.
+// WriteExternally writes a row externally, and leaves no dot.
 func (s *MeshStore) WriteExternally(key, value string, time uint64) {
 	s.external[key] = mesh.Item{Exists: true, Value: []byte(value), Stamp: mesh.Stamp{Time: time}}
 	s.rows[key] = mesh.Row{Item: s.external[key]}
 }
 
-// Trigger writes a row externally and leaves a dot, as a trigger of a database does.
+// Trigger writes a row externally and leaves a dot, as a database's trigger does.
 func (s *MeshStore) Trigger(key, value string, now uint64) {
 	s.strange = mesh.Dot{Incarnation: mesh.External, N: s.strange.N + 1}
 	s.drawn = max(now, s.drawn, s.rows[key].Stamp.Time, s.horizon) + 1
@@ -93,7 +93,7 @@ func (s *MeshStore) Trigger(key, value string, now uint64) {
 	s.Persist(w)
 }
 
-// Poll is some of what a trigger has left in the journal after a number, in order.
+// Poll returns some of the external writes that the journal has after a number, in order.
 func (s *MeshStore) Poll(after uint64) (out []*mesh.Write) {
 	for n := after + 1; n <= s.strange.N && len(out) < 3; n++ {
 		if w := s.journal[mesh.Dot{Incarnation: mesh.External, N: n}]; w != nil {
@@ -103,7 +103,7 @@ func (s *MeshStore) Poll(after uint64) (out []*mesh.Write) {
 	return out
 }
 
-// Load is the row of a key.
+// Load returns the row of a key.
 func (s *MeshStore) Load(key string) mesh.Row {
 	if s.siblings != nil {
 		return s.rowOf(key)
@@ -114,7 +114,7 @@ func (s *MeshStore) Load(key string) mesh.Row {
 	return mesh.Row{Item: mesh.Item{Stamp: mesh.Stamp{Time: s.horizon}}}
 }
 
-// Fetch is what the journal has of the dots.
+// Fetch returns what the journal has of the dots.
 func (s *MeshStore) Fetch(dots []mesh.Dot) (out []*mesh.Write) {
 	for _, d := range dots {
 		if w := s.journal[d]; w != nil {
@@ -124,14 +124,14 @@ func (s *MeshStore) Fetch(dots []mesh.Dot) (out []*mesh.Write) {
 	return out
 }
 
-// Truncate drops an incarnation's journal up to a number.
+// Truncate drops an incarnation's journal entries up to a number.
 func (s *MeshStore) Truncate(o mesh.Incarnation, upto uint64) {
 	s.truncated[o] = max(s.truncated[o], upto)
 	maps.DeleteFunc(s.journal, func(d mesh.Dot, _ *mesh.Write) bool { return d.Incarnation == o && d.N <= upto })
 }
 
-// Left is what a ring begins with that finds only the store: what journals have forgotten,
-// and the largest stamp.
+// Left returns what a ring begins with that finds only the store: the writes that were truncated or
+// merged, and the largest stamp.
 func (s *MeshStore) Left() (settled mesh.Frontier, floor mesh.Stamp) {
 	for o, n := range s.truncated {
 		for i := range n {
@@ -155,12 +155,12 @@ func (s *MeshStore) CollectTombstones(before uint64) {
 		news := r.Dot.Incarnation == mesh.External && r.Dot.N > s.truncated[mesh.External] // M19
 		return !r.Exists && r.Stamp.Time < before && !news
 	})
-	for key, row := range s.siblings { // in any order: each is its own
+	for key, row := range s.siblings { // in any order, because keys are independent
 		s.siblings[key] = slices.DeleteFunc(row, func(w *mesh.Write) bool { return w.Muts[0].Delete && w.Stamp.Time < before })
 	}
 }
 
-// Recover lets nothing of incarnations be committed any more, and is what their journals have.
+// Recover fences incarnations, and returns what their journals have.
 func (s *MeshStore) Recover(incarnations []mesh.Incarnation) (out []*mesh.Write) {
 	for _, o := range incarnations {
 		s.fenced[o] = true
@@ -174,11 +174,11 @@ func (s *MeshStore) Recover(incarnations []mesh.Incarnation) (out []*mesh.Write)
 	return out
 }
 
-// Judge compares a server with the truth: what is visible is closed under causes, and
-// what is in memory is the newest of what is visible.
+// Judge compares a server with the truth. The visible writes must include the causes of each, and
+// memory must have the newest visible value.
 func (s *MeshStore) Judge(m *mesh.Server) error {
 	visible := m.Visible()
-	for d, w := range s.truth { // the order shows only in what a violation is called
+	for d, w := range s.truth { // the order decides only which violation is reported
 		if !m.Shows(d) {
 			continue
 		}
@@ -215,7 +215,7 @@ func (s *MeshStore) Judge(m *mesh.Server) error {
 	return s.reachable(m)
 }
 
-// versions judges the former values of a key: above their base they are all that is visible.
+// versions judges the former values of a key: above their base they must be all that are visible.
 func (s *MeshStore) versions(key string, m *mesh.Server) error {
 	stamps, base := m.Kept(key)
 	if len(stamps) == 1 {
@@ -271,10 +271,10 @@ func (s *MeshStore) Agree(m *mesh.Server) error {
 	return nil
 }
 
-// Journal is how many writes the journal keeps, or the logs.
+// Journal returns how many entries the journal and the logs have.
 func (s *MeshStore) Journal() int { return len(s.journal) + len(s.logs) }
 
-// Dump is the store as text.
+// Dump returns the store as text.
 func (s *MeshStore) Dump() string {
 	var b strings.Builder
 	for _, k := range slices.Sorted(maps.Keys(s.rows)) {
@@ -307,10 +307,11 @@ func (s *MeshStore) Dump() string {
 	return fmt.Sprintln(b.String(), "collected before", s.horizon, strings.Join(lines, ""))
 }
 
-// Horizon is the time below which tombstones were dropped, when all older writes had been shown everywhere.
+// Horizon returns the time below which tombstones were dropped. All older writes were visible
+// everywhere by then.
 func (s *MeshStore) Horizon() uint64 { return s.horizon }
 
-// Older reports whether a write has a time below another.
+// Older reports whether a write has a smaller time.
 func (s *MeshStore) Older(d mesh.Dot, time uint64) bool {
 	w := s.truth[d]
 	return w != nil && w.Stamp.Time < time
@@ -322,7 +323,7 @@ func (s *MeshStore) Causes(d, cause mesh.Dot) bool {
 	return w != nil && (w.Deps.Covers(cause) || slices.ContainsFunc(w.After, func(c mesh.Dot) bool { return c == cause || s.Causes(c, cause) }))
 }
 
-// Find is the write that left a stamp at a key.
+// Find returns the write that left a stamp at a key.
 func (s *MeshStore) Find(key string, stamp mesh.Stamp) (mesh.Dot, bool) {
 	for _, w := range s.byKey[key] {
 		if w.Stamp == stamp {
@@ -338,8 +339,7 @@ func (s *MeshStore) Wrote(d mesh.Dot, key string) bool {
 	return w != nil && slices.ContainsFunc(w.Muts, func(m mesh.Mut) bool { return m.Key == key })
 }
 
-// Snapshot judges what a transaction sees: of every key it has read, the newest write of
-// its snapshot.
+// Snapshot judges a transaction: of every key, it must have read the newest write of its snapshot.
 func (s *MeshStore) Snapshot(tx *mesh.Tx) error {
 	if s.siblings != nil {
 		return nil

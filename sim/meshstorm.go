@@ -10,22 +10,22 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// meshStorm is the world of causal: servers with the machines that ship, one store, a
-// ring of connections, and clients that roam.
+// meshStorm is the simulated world of causal: servers with the machines that ship, one store, a
+// ring of connections, and clients that move between servers.
 type meshStorm struct {
 	*world
 	cfg       CausalConfig
 	store     *MeshStore
 	nodes     []*meshNode // every incarnation, by its number less one
-	view      mesh.View   // the coordinator's
+	view      mesh.View   // the coordinator's latest
 	clients   []*meshClient
 	open      map[mesh.Op]*meshCall
 	ops       mesh.Op
 	acts      []check.Act
-	acted     map[string]bool // writes that stand in acts
-	calls     int             // left
+	acted     map[string]bool // writes that are in acts
+	calls     int             // how many are left
 	flying    int             // writes on their way between servers
-	frozen    bool            // nothing arrives between servers
+	frozen    bool            // no message between servers arrives
 	postponed []func()
 	calm      bool // no more faults
 	res       Result
@@ -44,23 +44,23 @@ type meshNode struct {
 type meshLink struct {
 	from, to *meshNode
 	view     uint64
-	conn     int        // the one that stands
-	sends    int        // the one that the sender uses
-	there    lease.Tick // when the last message arrives
+	conn     int        // number of the latest connection
+	sends    int        // number of the connection that the sender uses
+	there    lease.Tick // when the last message to the successor arrives
 	back     lease.Tick
 	up       bool
-	streams  map[int]*[2]wire.Stream // of every connection, what encodes and what decodes
+	streams  map[int]*[2]wire.Stream // the encoder and the decoder of each connection
 }
 
 // meshClient is a workflow, or a branch of one.
 type meshClient struct {
 	name    string
 	session *mesh.Session
-	last    int // act; -1 if none
+	last    int // index of its last act; -1 if it has none
 	at      *meshNode
 	busy    bool
 	gone    bool
-	saw     map[string][]mesh.Dot // of keys, where concurrent writes are kept
+	saw     map[string][]mesh.Dot // dots of the siblings that it read last, by key
 }
 
 type meshCall struct {
@@ -69,14 +69,14 @@ type meshCall struct {
 	keys    []string
 	muts    []mesh.Mut
 	retry   func()
-	done    func(mesh.Reply) // of a transaction
-	view    mesh.View        // of the server when it answered
-	horizon uint64           // what was collected when the store was read past the servers
+	done    func(mesh.Reply) // takes the answer to a transaction's call
+	view    mesh.View        // view of the server when it answered
+	horizon uint64           // the store's Horizon when past read it
 }
 
 const mostMeshEvents = 1_000_000 // ten times what any seed has taken
 
-// runCausal runs a plan to its end, and on until nothing is under way.
+// runCausal runs a plan to its end, and then until nothing is under way.
 func runCausal(p CausalPlan, log bool) (res Result) {
 	cfg := p.Config
 	s := &meshStorm{world: newWorld(p.Seed), cfg: cfg, store: NewMeshStore(), open: map[mesh.Op]*meshCall{}, acted: map[string]bool{}, calls: cfg.Calls, logged: log}
@@ -132,7 +132,7 @@ func (s *meshStorm) begin() {
 	}
 }
 
-// options of an incarnation that begins now.
+// options returns the options of an incarnation that begins now.
 func (s *meshStorm) options(o mesh.Incarnation) mesh.Options {
 	return mesh.Options{Incarnation: o, View: s.view, Window: s.cfg.Window, Keys: s.cfg.Capacity, Versions: s.cfg.Versions, Waits: s.cfg.Waits, Concurrent: s.cfg.Concurrent,
 		Async: s.cfg.Async, Batch: s.cfg.Batch, Bytes: s.cfg.Bytes, WindowBytes: s.cfg.WindowBytes}
@@ -160,7 +160,7 @@ func (s *meshStorm) log(format string, a ...any) {
 	}
 }
 
-// step gives a server an input, carries out what it asks, and looks at the whole world.
+// step gives a server an input, carries out its outputs, and judges the whole world.
 func (s *meshStorm) step(n *meshNode, in mesh.Input) {
 	if n.down || n.m == nil {
 		return
@@ -197,7 +197,7 @@ var meshEvents = [mesh.EventKinds]string{mesh.Hit: "a hit", mesh.Missed: "a miss
 	mesh.FellBehind: "a server is behind", mesh.StaleMessage: "a message is stale", mesh.Resent: "a write is sent again", mesh.Extended: "a snapshot moves", mesh.Aborted: "a transaction is aborted",
 	mesh.Drained: "a batch reaches the rows", mesh.GaveBack: "a write is given back"}
 
-// RareMesh lists what every campaign must have seen at least once.
+// RareMesh lists the events that every campaign must have seen at least once.
 func RareMesh() (out []string) {
 	for k, name := range meshEvents {
 		if k := mesh.EventKind(k); k < mesh.EventKinds {
@@ -263,8 +263,8 @@ func (s *meshStorm) perform(n *meshNode, out mesh.Output) {
 
 func (s *meshStorm) disk() lease.Tick { return spread(s.rng("disk"), s.cfg.Disk) }
 
-// ask lets the store do something and answer. The answer may be lost, and what was to be
-// done as well, or it is done late.
+// ask lets the store carry out a request and answer. The answer may be lost. The request may then
+// be lost too, or be carried out late.
 func (s *meshStorm) ask(n *meshNode, do func() mesh.Input, lost mesh.Input) {
 	r := s.rng("store")
 	if s.calm || !chance(r, s.cfg.Unanswered) {
@@ -288,9 +288,9 @@ func (s *meshStorm) ask(n *meshNode, do func() mesh.Input, lost mesh.Input) {
 	s.after(2*s.disk(), func() { s.step(n, lost) })
 }
 
-// settle first lets only the store answer: whoever asked a server must be answered,
-// for no server waits for another. Then everything else comes to rest, and everybody
-// must agree.
+// settle first delivers nothing between servers and lets only the store answer. Every call must get
+// an answer, because no server waits for another. Then settle delivers everything, and demands that
+// all servers and the store agree.
 func (s *meshStorm) settle() {
 	s.calm, s.frozen = true, true
 	end := s.now + 10_000*(s.cfg.Delay+s.cfg.Disk+1)
@@ -321,7 +321,7 @@ func (s *meshStorm) settle() {
 			}
 		}
 	}
-	for d, w := range s.store.truth { // what was committed, acknowledged or not, is shown everywhere
+	for d, w := range s.store.truth { // every committed write, acknowledged or not, must be visible everywhere
 		for _, o := range s.view.Ring {
 			if s.res.Err == nil && !s.nodes[o-1].m.Shows(d) {
 				s.fail(fmt.Errorf("server %d has lost %v", o, w))
@@ -329,7 +329,7 @@ func (s *meshStorm) settle() {
 		}
 		s.wrote(w, nil, "nobody")
 	}
-	if s.cfg.Concurrent { // every read was compared with all that its session knew of
+	if s.cfg.Concurrent { // every read was compared with the writes that its session had seen
 		return
 	}
 	if v := check.Causal(s.acts); !v.OK {
@@ -344,8 +344,8 @@ func joinLines(lines []string) (out string) {
 	return out
 }
 
-// rested reports whether every write has been shown everywhere and forgotten, in a ring
-// that all are in and that names nobody who is not.
+// rested reports whether every write is visible everywhere and truncated, in a ring that all
+// members have entered and that lists no departed incarnation.
 func (s *meshStorm) rested() bool {
 	if s.store.Journal() > 0 || len(s.view.Departed) > 0 || s.flying > 0 {
 		return false
@@ -361,8 +361,8 @@ func (s *meshStorm) rested() bool {
 	return true
 }
 
-// wrote puts a write into the histories, once: a client may be gone before it learns of
-// its own.
+// wrote adds a write to the histories, once. A client may be gone before it learns of its own
+// write.
 func (s *meshStorm) wrote(w *mesh.Write, after []int, session string, reads ...check.Cell) bool {
 	name := w.Dot.String()
 	if s.acted[name] {

@@ -9,16 +9,16 @@ import (
 	"github.com/freshet-cache/freshet/check"
 )
 
-// transaction is a workflow that reads and writes as one, wherever it goes. In the
-// histories it is one act: one cut read, one batch written.
+// transaction is a workflow that reads from one cut and writes one batch, at whichever servers it
+// asks. In the histories it is one act.
 type transaction struct {
 	s      *meshStorm
 	client *meshClient
 	tx     *mesh.Tx
 	branch *mesh.Tx // while it is open
-	steps  int      // to go
+	steps  int      // steps that are left
 	reads  []check.Cell
-	wrote  []string // keys that are buffered
+	wrote  []string // keys that were written to the buffer
 	saw    map[string]mesh.Item
 }
 
@@ -33,7 +33,7 @@ func (s *meshStorm) transact(c *meshClient) {
 	})
 }
 
-// call asks a server, perhaps another each time.
+// call sends an operation to a server, perhaps another one each time.
 func (x *transaction) call(in func(mesh.Op) mesh.Input, done func(mesh.Reply)) {
 	s, c := x.s, x.client
 	if s.calm {
@@ -46,7 +46,7 @@ func (x *transaction) call(in func(mesh.Op) mesh.Input, done func(mesh.Reply)) {
 	s.call(c, &meshCall{done: done}, in)
 }
 
-// abort ends it. What it has read was a cut all the same.
+// abort ends the transaction. What it has read must still be one cut.
 func (x *transaction) abort() {
 	x.s.acts = append(x.s.acts, check.Act{Session: x.client.name + " aborted", After: x.after(), Reads: x.reads})
 	x.client.busy = false
@@ -63,11 +63,11 @@ func (x *transaction) after() []int {
 	return []int{x.client.last}
 }
 
-// next is the next step: a read, a write into the buffer, a branch that opens or closes,
-// and at last the commit.
+// next makes the next step: a read, a write into the buffer, the begin or the end of a branch, or
+// at last the commit.
 func (x *transaction) next() {
 	s, r := x.s, x.s.rng("transactions")
-	if chance(r, s.cfg.Strip) { // on its way to the next step of the workflow
+	if chance(r, s.cfg.Strip) { // as a token, on its way to the next step of the workflow
 		tx, err := wire.ResumeTx(wire.TxToken(x.tx))
 		if s.fail(err); err == nil {
 			x.tx = tx
@@ -116,8 +116,7 @@ func (x *transaction) next() {
 	})
 }
 
-// judge compares all that a transaction has read with its snapshot, where concurrent
-// writes are kept.
+// judge compares what a transaction has read with its snapshot, in a space that keeps siblings.
 func (x *transaction) judge(tx *mesh.Tx) {
 	for k, it := range x.saw {
 		if !x.s.cfg.Concurrent {
@@ -156,7 +155,7 @@ func (x *transaction) commit() {
 	})
 }
 
-// ended is for a transaction that only reads.
+// ended ends a transaction that only reads.
 func (x *transaction) ended(a check.Act) {
 	x.client.last = len(x.s.acts)
 	x.s.acts = append(x.s.acts, a)

@@ -17,7 +17,7 @@ func AppendDots(b []byte, dots []Dot) []byte {
 // AppendFrontier appends the encoding of a set.
 func AppendFrontier(b []byte, f Frontier) []byte { return appendRuns(AppendDots(b, f.upto), f.extra) }
 
-// appendRuns appends runs: where each begins, and how many dots come behind.
+// appendRuns appends runs, each as its first dot and how many dots follow it.
 func appendRuns(b []byte, runs []run) []byte {
 	b = binary.AppendUvarint(b, uint64(len(runs)))
 	for _, r := range runs {
@@ -27,14 +27,15 @@ func appendRuns(b []byte, runs []run) []byte {
 	return b
 }
 
-// How a frontier is told beside an earlier one.
+// How AppendDelta encodes a frontier.
 const (
 	told    byte = iota // in full
-	changed             // by what has changed
-	same                // it has not
+	changed             // as the difference from the previous one
+	same                // as equal to the previous one
 )
 
-// AppendDelta tells a frontier by what differs from an earlier one, if that tells it.
+// AppendDelta appends the encoding of f as its difference from last, or in full if last has an
+// incarnation that f lacks.
 func AppendDelta(b []byte, last, f Frontier) []byte {
 	for i, d := range last.upto {
 		if f.uptoAt(i, d.Incarnation) == 0 {
@@ -59,8 +60,8 @@ func AppendDelta(b []byte, last, f Frontier) []byte {
 	return appendEdits(b, last.extra, f.extra)
 }
 
-// appendEdits tells runs by those of earlier ones: again and again how many stay, how many
-// go, and what comes instead. After the last edit all stay.
+// appendEdits encodes runs as edits of last. An edit says how many runs stay, how many are removed,
+// and which runs are inserted instead. After the last edit all remaining runs stay.
 func appendEdits(b []byte, last, runs []run) []byte {
 	edits, end := 0, len(b)
 	for {
@@ -93,17 +94,18 @@ func appendEdits(b []byte, last, runs []run) []byte {
 	return slices.Insert(b, end, binary.AppendUvarint(nil, uint64(edits))...)
 }
 
-// AppendBytes appends bytes and how many they are.
+// AppendBytes appends bytes behind their length.
 func AppendBytes(b, v []byte) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(v))), v...)
 }
 
-// AppendString appends a text and its length.
+// AppendString appends a text behind its length.
 func AppendString(b []byte, v string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(v))), v...)
 }
 
-// AppendNamed appends the encoding of a dot and others, as AppendDots does of all.
+// AppendNamed appends a dot and others in the encoding of AppendDots, without a slice of all of
+// them.
 func AppendNamed(b []byte, d Dot, others []Dot) []byte {
 	b = binary.AppendUvarint(b, uint64(1+len(others)))
 	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(d.Incarnation)), d.N)
@@ -113,25 +115,25 @@ func AppendNamed(b []byte, d Dot, others []Dot) []byte {
 	return b
 }
 
-// Reader takes an encoding apart. Once it is bad, it is bad to the end, and returns zeros.
+// Reader decodes an encoding. After the first mistake it is bad for good, and returns zeros.
 type Reader struct {
 	b   []byte
 	bad bool
 }
 
-// NewReader reads b.
+// NewReader returns a Reader of b.
 func NewReader(b []byte) *Reader { return &Reader{b: b} }
 
-// Bad reports whether something was not as an encoder makes it.
+// Bad reports whether the Reader met something that no encoder makes.
 func (r *Reader) Bad() bool { return r.bad }
 
-// Done reports whether all was read, and nothing was bad.
+// Done reports whether everything was read and nothing was bad.
 func (r *Reader) Done() bool { return !r.bad && len(r.b) == 0 }
 
-// Fail makes the reader bad.
+// Fail makes the Reader bad.
 func (r *Reader) Fail() { r.b, r.bad = nil, true }
 
-// Byte is the next byte.
+// Byte reads a byte.
 func (r *Reader) Byte() byte {
 	if len(r.b) == 0 {
 		r.Fail()
@@ -142,10 +144,10 @@ func (r *Reader) Byte() byte {
 	return v
 }
 
-// Uint is a number.
+// Uint reads a number.
 func (r *Reader) Uint() uint64 {
 	v, n := binary.Uvarint(r.b)
-	if n <= 0 || n > 1 && r.b[n-1] == 0 { // one encoding for one number
+	if n <= 0 || n > 1 && r.b[n-1] == 0 { // every number has exactly one encoding
 		r.Fail()
 		return 0
 	}
@@ -153,7 +155,7 @@ func (r *Reader) Uint() uint64 {
 	return v
 }
 
-// Incarnation is an incarnation.
+// Incarnation reads an incarnation.
 func (r *Reader) Incarnation() Incarnation {
 	v := r.Uint()
 	if v != uint64(Incarnation(v)) {
@@ -162,7 +164,7 @@ func (r *Reader) Incarnation() Incarnation {
 	return Incarnation(v)
 }
 
-// Count is how many things follow, each of a byte at least.
+// Count reads how many elements follow, each of which takes at least one byte.
 func (r *Reader) Count() int {
 	n := r.Uint()
 	if n > uint64(len(r.b)) {
@@ -172,12 +174,12 @@ func (r *Reader) Count() int {
 	return int(n)
 }
 
-// Dots are what AppendDots has appended.
+// Dots reads what AppendDots has appended.
 func (r *Reader) Dots() []Dot { return r.dots(r.Count()) }
 
 func (r *Reader) dots(n int) (out []Dot) {
 	if n > 0 {
-		out = make([]Dot, 0, min(n, len(r.b)/2+1)) // each takes two bytes at least
+		out = make([]Dot, 0, min(n, len(r.b)/2+1)) // each takes at least two bytes
 	}
 	for range n {
 		d := r.Dot()
@@ -189,7 +191,7 @@ func (r *Reader) dots(n int) (out []Dot) {
 	return out
 }
 
-// Dot is an incarnation that there is, and a number of it.
+// Dot reads a dot. Its incarnation and its number must not be zero.
 func (r *Reader) Dot() Dot {
 	d := Dot{r.Incarnation(), r.Uint()}
 	if d.Incarnation == 0 || d.N == 0 {
@@ -198,7 +200,7 @@ func (r *Reader) Dot() Dot {
 	return d
 }
 
-// Named is what AppendNamed has appended.
+// Named reads what AppendNamed has appended.
 func (r *Reader) Named() (d Dot, others []Dot) {
 	n := r.Count()
 	if d = r.Dot(); n == 0 {
@@ -207,11 +209,11 @@ func (r *Reader) Named() (d Dot, others []Dot) {
 	return d, r.dots(n - 1)
 }
 
-// maxExtra bounds the dots above an incarnation's number that a set may have when it is read:
-// a few bytes could tell of more than memory holds.
+// maxExtra bounds the dots in the runs of a frontier that is read. Without it, a few bytes could
+// describe more dots than memory holds.
 const maxExtra = 1 << 18
 
-// runs are what appendRuns has appended, behind others.
+// runs reads what appendRuns has appended, and appends it to out.
 func (r *Reader) runs(out []run) []run {
 	n := r.Count()
 	if out == nil && n > 0 {
@@ -230,7 +232,7 @@ func (r *Reader) runs(out []run) []run {
 	return out
 }
 
-// edits are what appendEdits has appended, after the same last.
+// edits reads what appendEdits has appended for the same last.
 func (r *Reader) edits(last []run) (out []run) {
 	n := r.Count()
 	if n == 0 {
@@ -252,13 +254,13 @@ func (r *Reader) edits(last []run) (out []run) {
 	return out
 }
 
-// Frontier is what AppendFrontier has appended.
+// Frontier reads what AppendFrontier has appended.
 func (r *Reader) Frontier() (f Frontier) {
 	f.upto, f.extra = r.Dots(), r.runs(nil)
 	return r.valid(f)
 }
 
-// valid is a frontier that is as all frontiers are, or a failure.
+// valid returns f if it has the form of every frontier. Otherwise the Reader becomes bad.
 func (r *Reader) valid(f Frontier) Frontier {
 	ok, at, dots := true, 0, uint64(0)
 	for i, d := range f.upto {
@@ -268,7 +270,7 @@ func (r *Reader) valid(f Frontier) Frontier {
 		for at < len(f.upto) && f.upto[at].Incarnation < e.Incarnation {
 			at++
 		}
-		end := uint64(0) // of what is before it
+		end := uint64(0) // of what precedes the run
 		switch {
 		case i > 0 && f.extra[i-1].Incarnation > e.Incarnation:
 			ok = false
@@ -288,7 +290,7 @@ func (r *Reader) valid(f Frontier) Frontier {
 	return f
 }
 
-// Delta is what AppendDelta has appended, after the same last.
+// Delta reads what AppendDelta has appended for the same last.
 func (r *Reader) Delta(last Frontier) Frontier {
 	switch r.Byte() {
 	case told:
@@ -301,7 +303,9 @@ func (r *Reader) Delta(last Frontier) Frontier {
 				return Frontier{}
 			}
 			i := f.at(d.Incarnation)
-			if f.upto[i].N += d.N>>1 ^ -(d.N & 1); f.upto[i].N == 0 { // as Varint has it: it may be less than it was
+			// The difference is signed, in the encoding of Varint: a number may be smaller than in
+			// last.
+			if f.upto[i].N += d.N>>1 ^ -(d.N & 1); f.upto[i].N == 0 {
 				r.Fail()
 			}
 		}
@@ -314,13 +318,13 @@ func (r *Reader) Delta(last Frontier) Frontier {
 	return Frontier{}
 }
 
-// Bytes are what AppendBytes has appended.
+// Bytes reads what AppendBytes has appended, into memory of its own.
 func (r *Reader) Bytes() []byte { return slices.Clone(r.bytes()) }
 
-// Part is what AppendBytes has appended, in the memory of what is read.
+// Part reads what AppendBytes has appended, without copying it.
 func (r *Reader) Part() []byte { return r.bytes() }
 
-// String is what AppendString has appended.
+// String reads what AppendString has appended.
 func (r *Reader) String() string { return string(r.bytes()) }
 
 func (r *Reader) bytes() []byte {

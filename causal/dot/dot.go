@@ -1,4 +1,4 @@
-// Package dot names writes, and tells sets of them exactly in little space.
+// Package dot names writes, and represents sets of them exactly in little space.
 package dot
 
 import (
@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// Incarnation is the number of one run of a server: the coordinator gives it, and never uses a
-// number twice. Zero is none.
+// Incarnation is the number of one run of a server. The coordinator assigns it, and never uses a
+// number twice. Zero means none.
 type Incarnation uint32
 
-// Dot names a write for ever: the incarnation that took it first, and its number there.
-// Numbers begin at 1 and leave no gap.
+// Dot names a write for ever, by the incarnation that took it first and its number there. Numbers
+// begin at 1 and leave no gap.
 type Dot struct {
 	Incarnation Incarnation
 	N           uint64
@@ -27,11 +27,11 @@ func (d Dot) Compare(o Dot) int {
 	return cmp.Compare(d.N, o.N)
 }
 
-// String is the dot for people.
+// String returns the dot for people.
 func (d Dot) String() string { return fmt.Sprintf("%d.%d", d.Incarnation, d.N) }
 
-// Stamp orders all writes, and extends causality: a write's stamp exceeds those of
-// all its causes. The larger stamp wins a key.
+// Stamp orders all writes, and extends causality: a write's stamp exceeds the stamps of all its
+// causes. The larger stamp wins a key.
 type Stamp struct {
 	Time        uint64
 	Incarnation Incarnation
@@ -42,25 +42,25 @@ func (s Stamp) Less(o Stamp) bool {
 	return s.Time < o.Time || s.Time == o.Time && s.Incarnation < o.Incarnation
 }
 
-// String is the stamp for people.
+// String returns the stamp for people.
 func (s Stamp) String() string { return fmt.Sprintf("%d@%d", s.Time, s.Incarnation) }
 
-// Frontier is a set of dots: of every incarnation all up to a number, and some above.
-// It says exactly what is in it; a gap is never taken for filled. A Frontier that
-// was handed out does not change.
+// Frontier is a set of dots: of each incarnation, all dots up to a number, and some dots above it.
+// The set is exact: a gap is never counted as filled. A Frontier that was given to other code does
+// not change.
 type Frontier struct {
-	upto  []Dot // by incarnation, one each
-	extra []run // sorted; each begins at least two above what is before it
+	upto  []Dot // sorted, one for each incarnation
+	extra []run // sorted; each begins at least two above what precedes it
 }
 
-// run is the dots of an incarnation from one number to another. What is shown out of turn comes
-// in such runs.
+// run is the dots of an incarnation from one number to another. Writes that become visible out of
+// order form such runs.
 type run struct {
 	Incarnation Incarnation
 	From, To    uint64
 }
 
-// NewFrontier is the set of the given dots.
+// NewFrontier returns the set of the given dots.
 func NewFrontier(dots ...Dot) (f Frontier) {
 	for _, d := range dots {
 		f.Add(d)
@@ -68,7 +68,7 @@ func NewFrontier(dots ...Dot) (f Frontier) {
 	return f
 }
 
-// All is the set of every dot of an incarnation up to a number.
+// All returns the set of every dot of an incarnation up to a number.
 func All(o Incarnation, n uint64) (f Frontier) {
 	if n > 0 {
 		f.upto = []Dot{{o, n}}
@@ -76,7 +76,7 @@ func All(o Incarnation, n uint64) (f Frontier) {
 	return f
 }
 
-// Upto is the number up to which every dot of an incarnation is in the set.
+// Upto returns the number up to which every dot of an incarnation is in the set.
 func (f Frontier) Upto(o Incarnation) uint64 {
 	for i := range f.upto {
 		if f.upto[i].Incarnation == o {
@@ -86,8 +86,8 @@ func (f Frontier) Upto(o Incarnation) uint64 {
 	return 0
 }
 
-// uptoAt is Upto of an incarnation that may stand at that place: frontiers of one ring have the
-// same shape.
+// uptoAt returns Upto of an incarnation. It tries index i first, because frontiers of one ring have
+// the same shape.
 func (f Frontier) uptoAt(i int, o Incarnation) uint64 {
 	if i < len(f.upto) && f.upto[i].Incarnation == o {
 		return f.upto[i].N
@@ -95,7 +95,7 @@ func (f Frontier) uptoAt(i int, o Incarnation) uint64 {
 	return f.Upto(o)
 }
 
-// next is the place of the first run that ends at a dot or behind it.
+// next returns the index of the first run that ends at or behind a dot.
 func (f Frontier) next(d Dot) int {
 	low, high := 0, len(f.extra)
 	for low < high {
@@ -121,8 +121,8 @@ func (f Frontier) Covers(d Dot) bool {
 	return i < len(f.extra) && f.extra[i].Incarnation == d.Incarnation && f.extra[i].From <= d.N
 }
 
-// Within reports whether every dot of f is in o. What is behind o's number of an incarnation is
-// not, for there is a gap.
+// Within reports whether every dot of f is in o. A dot behind o's number of its incarnation is not
+// covered by that number, because a gap precedes it.
 func (f Frontier) Within(o Frontier) bool {
 	for i, d := range f.upto {
 		if d.N > o.uptoAt(i, d.Incarnation) {
@@ -149,7 +149,7 @@ func (f Frontier) Equal(o Frontier) bool {
 	return slices.Equal(f.upto, o.upto) && slices.Equal(f.extra, o.extra)
 }
 
-// Union is the set of what is in either.
+// Union returns the set of the dots that are in f or in o.
 func (f Frontier) Union(o Frontier) Frontier {
 	switch {
 	case o.Within(f):
@@ -190,8 +190,8 @@ func (r run) before(o run) bool {
 	return r.Incarnation < o.Incarnation || r.Incarnation == o.Incarnation && r.From < o.From
 }
 
-// append adds a run behind all others. The place of its incarnation in upto is at or later, and
-// is returned: there is one unless the incarnation's first dot is missing.
+// append adds a run behind all others. The index of its incarnation in upto is at or later, and is
+// returned. The incarnation is in upto unless its first dot is missing.
 func (f *Frontier) append(r run, at int) int {
 	for at < len(f.upto) && f.upto[at].Incarnation < r.Incarnation {
 		at++
@@ -208,15 +208,15 @@ func (f *Frontier) append(r run, at int) int {
 	return at
 }
 
-// Size is how many numbers it takes to tell the set.
+// Size returns how many numbers the set takes.
 func (f Frontier) Size() int { return len(f.upto) + len(f.extra) }
 
-// Only is the part of a set that is of one incarnation.
+// Only returns the dots of one incarnation.
 func (f Frontier) Only(o Incarnation) Frontier {
 	return f.Without(func(other Incarnation) bool { return other != o })
 }
 
-// Last is the largest number of any incarnation.
+// Last returns the largest number of any incarnation.
 func (f Frontier) Last() (n uint64) {
 	for _, d := range f.upto {
 		n = max(n, d.N)
@@ -227,8 +227,8 @@ func (f Frontier) Last() (n uint64) {
 	return n
 }
 
-// Missing are the dots of f that are not in o, by incarnation and number in upto, then above.
-// There may be any number of them; whoever calls knows that f is bounded.
+// Missing appends to out the dots of f that are not in o: first those up to the numbers of f, then
+// those above. Their count has no bound of its own, so the caller must know that f is bounded.
 func (f Frontier) Missing(o Frontier, out []Dot) []Dot {
 	for _, d := range f.upto {
 		out = o.lacks(run{d.Incarnation, 1, d.N}, out)
@@ -239,7 +239,7 @@ func (f Frontier) Missing(o Frontier, out []Dot) []Dot {
 	return out
 }
 
-// lacks are the dots of a run that are not in the set.
+// lacks appends to out the dots of a run that are not in the set.
 func (f Frontier) lacks(r run, out []Dot) []Dot {
 	n := max(r.From, f.Upto(r.Incarnation)+1)
 	if n > r.To {
@@ -258,12 +258,12 @@ func (f Frontier) lacks(r run, out []Dot) []Dot {
 	return out
 }
 
-// Clone is a set of its own.
+// Clone returns a copy that shares no memory with f.
 func (f Frontier) Clone() Frontier {
 	return Frontier{slices.Clone(f.upto), slices.Clone(f.extra)}
 }
 
-// at is where an incarnation stands in upto; it is put there if it was not.
+// at returns the index of an incarnation in upto, and inserts the incarnation if it is missing.
 func (f *Frontier) at(o Incarnation) int {
 	i := 0
 	for i < len(f.upto) && f.upto[i].Incarnation < o {
@@ -275,8 +275,8 @@ func (f *Frontier) at(o Incarnation) int {
 	return i
 }
 
-// Add puts a dot into a set that nobody else has. What comes after a gap stays apart: the
-// gap is not ours to fill.
+// Add adds a dot to a set that no other code has. A dot behind a gap is kept apart, so that the gap
+// stays a gap.
 func (f *Frontier) Add(d Dot) {
 	n := f.Upto(d.Incarnation)
 	if d.N <= n {
@@ -310,7 +310,7 @@ func (f *Frontier) Add(d Dot) {
 	}
 }
 
-// Without is the set without the incarnations for which gone is true.
+// Without returns the set without the incarnations for which gone is true.
 func (f Frontier) Without(gone func(Incarnation) bool) Frontier {
 	dots, runs := func(d Dot) bool { return gone(d.Incarnation) }, func(r run) bool { return gone(r.Incarnation) }
 	if !slices.ContainsFunc(f.upto, dots) && !slices.ContainsFunc(f.extra, runs) {
@@ -320,7 +320,7 @@ func (f Frontier) Without(gone func(Incarnation) bool) Frontier {
 	return Frontier{slices.DeleteFunc(f.upto, dots), slices.DeleteFunc(f.extra, runs)}
 }
 
-// String is the set for people.
+// String returns the set for people.
 func (f Frontier) String() string {
 	var b strings.Builder
 	for _, d := range f.upto {

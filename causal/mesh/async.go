@@ -5,34 +5,34 @@ import (
 	"slices"
 )
 
-// drain is the way of an asynchronous space's writes into the store, and of logs that were
-// found back onto the ring.
+// drain brings the writes of an asynchronous space into the store, and puts logs of departed
+// incarnations that were found back onto the ring.
 type drain struct {
-	rest     int    // beats until it is asked again whose logs are back
-	call     Call   // under way: of a Claim or a Flush
-	claim    Claim  // of this view
-	mine     bool   // it was granted
-	done     bool   // it never will be
+	rest     int    // beats until the server sends Recover again
+	call     Call   // of the Claim or Flush under way; 0 if there is none
+	claim    Claim  // the one of this view
+	mine     bool   // the claim was granted: this server merges
+	done     bool   // the claim will never be granted, or no longer holds
 	flush    Flush  // the one under way, or the last
-	number   uint64 // of it
-	external uint64 // external writes and is remembered by the store, up to this number
+	number   uint64 // of the flush
+	external uint64 // the store remembers that external writes up to this number were merged (A10)
 	returns  []found
 }
 
-// found is the log of a departed incarnation, which is given back.
+// found is the log of a departed incarnation that this server puts back onto the ring.
 type found struct {
 	incarnation Incarnation
 	todo        []*Write // not on the ring yet
-	dots        []Dot    // of all that was in it
+	dots        []Dot    // of all writes in the log
 }
 
-// batchBytes is about how much is merged at once.
+// batchBytes is about how many bytes of keys and values one Flush merges.
 const batchBytes = 4 << 20
 
-// restBeats is for how long nobody asks whether logs are back.
+// restBeats is how many beats the server waits between two questions about logs.
 const restBeats = 16
 
-// enter begins anew in a ring: whoever is its first server claims.
+// enter resets the drain for another ring, whose first server claims anew. It keeps found logs.
 func (d *drain) enter() {
 	*d = drain{returns: d.returns}
 }
@@ -42,11 +42,12 @@ func (s *Server) durably(d Dot) bool {
 	return !s.opt.Async || d == Dot{} || d.Incarnation == External || s.durable.Covers(d) || s.retired(d.Incarnation)
 }
 
-// kept reports whether memory is the only place where a key's newest value is: it must not
-// go, for a miss would bring back an older one (A4).
+// kept reports whether only memory has a key's newest value. Such a key is not evicted, because the
+// next miss would read an older value (A4).
 func (s *Server) kept(k *key) bool { return !s.durably(k.dot) }
 
-// alone are the writes of which nobody's log may be sure (A1).
+// alone returns the carried writes that are not known to be durable. This server's log must keep
+// them, because no other log may have them (A1).
 func (s *Server) alone(carried []*Write) (out []*Write) {
 	for _, c := range carried {
 		if !s.durably(c.Dot) {
@@ -56,7 +57,7 @@ func (s *Server) alone(carried []*Write) (out []*Write) {
 	return out
 }
 
-// free releases what is kept beside absent keys for a write that is durable by now (A5).
+// free evicts incomplete keys that stayed in memory only for a write that is durable now (A5).
 func (s *Server) free(w *Write) {
 	if !s.opt.Async {
 		return
@@ -69,7 +70,7 @@ func (s *Server) free(w *Write) {
 	s.shrink()
 }
 
-// claim makes this server the one that merges, if it is the first of its ring (A3).
+// claim asks the store to let this server merge. Only the first server of a ring calls it (A3).
 func (s *Server) claim(out []Output) []Output {
 	d := &s.draining
 	if !s.opt.Async || d.mine || d.done || d.call != 0 {
@@ -80,7 +81,8 @@ func (s *Server) claim(out []Output) []Output {
 	return append(out, d.claim)
 }
 
-// claimed hears that nobody else merges any more, and what was merged until then.
+// claimed takes the answer to a Claim. If it is OK, no earlier view merges any more, and the answer
+// says what was merged so far.
 func (s *Server) claimed(in Claimed, out []Output) []Output {
 	d := &s.draining
 	if in.Call != d.call || s.expelled { // of another view
@@ -91,7 +93,7 @@ func (s *Server) claimed(in Claimed, out []Output) []Output {
 	case in.Status == StatusUnknown:
 		d.claim.Try++
 		return s.claim(out)
-	case in.Status != OK: // there is a later view
+	case in.Status != OK: // a later view has claimed
 		d.done = true
 		return out
 	case !s.reached(in.Durable):
@@ -101,16 +103,15 @@ func (s *Server) claimed(in Claimed, out []Output) []Output {
 	durable := s.trim(in.Durable)
 	out = s.becameStable(s.stable.Union(durable), out)
 	out = s.becameDurable(durable, out)
-	if d.external = in.Durable.Upto(External); d.external > 0 { // M13: who knew may not have lived to say so
+	if d.external = in.Durable.Upto(External); d.external > 0 { // M13: the one that merged may not have truncated
 		out = append(out, Truncate{External, d.external})
 	}
 	d.mine = true
 	return s.flush(out)
 }
 
-// flush merges the next of what is stable. The log is in an order in which causes come
-// first, and nothing is asked for before the last has been done, so that the rows are a
-// causal cut at every instant (A2).
+// flush merges the next batch of stable writes. The log has causes first, and the server sends no
+// Flush before the previous one is answered, so the rows are a causal cut at every instant (A2).
 func (s *Server) flush(out []Output) []Output {
 	d := &s.draining
 	if !d.mine || d.call != 0 || s.expelled {
@@ -131,7 +132,8 @@ func (s *Server) flush(out []Output) []Output {
 		batch = append(batch, w)
 		durable.Add(w.Dot)
 	}
-	if len(batch) == 0 && durable.Upto(External) <= d.external { // A10: else the store is to remember that much
+	// A10: a batch without writes is sent if it makes the store remember more external writes.
+	if len(batch) == 0 && durable.Upto(External) <= d.external {
 		return out
 	}
 	d.call = s.call()
@@ -140,7 +142,7 @@ func (s *Server) flush(out []Output) []Output {
 	return append(out, d.flush)
 }
 
-// flushed hears that a batch is in the rows.
+// flushed takes the answer to a Flush.
 func (s *Server) flushed(in Flushed, out []Output) []Output {
 	d := &s.draining
 	if in.Call != d.call || s.expelled {
@@ -148,7 +150,7 @@ func (s *Server) flushed(in Flushed, out []Output) []Output {
 	}
 	d.call = 0
 	switch in.Status {
-	case StatusUnknown: // it may have been merged, so it is the same again
+	case StatusUnknown: // it may have been merged, so the server repeats the same batch under the same number
 		d.call = s.call()
 		d.flush.Call, d.flush.Try = d.call, d.flush.Try+1
 		return append(out, d.flush)
@@ -160,11 +162,11 @@ func (s *Server) flushed(in Flushed, out []Output) []Output {
 		}
 		return s.flush(out)
 	}
-	d.mine, d.done = false, true // A3: there is a later view
+	d.mine, d.done = false, true // A3: a later view has claimed
 	return out
 }
 
-// returned begins to give back the log of a departed incarnation (A8).
+// returned begins to put the log of a departed incarnation back onto the ring (A8).
 func (s *Server) returned(in Returned, out []Output) []Output {
 	d := &s.draining
 	if s.expelled || slices.ContainsFunc(d.returns, func(f found) bool { return f.incarnation == in.Incarnation }) {
@@ -179,8 +181,8 @@ func (s *Server) returned(in Returned, out []Output) []Output {
 	return s.giveBack(out)
 }
 
-// giveBack puts writes of logs that were found onto the ring when all their causes have
-// come: those of other incarnations may lie in logs that nobody has found yet (A8).
+// giveBack puts those writes of found logs onto the ring whose causes have been received. Causes of
+// other incarnations may lie in logs that have not been found yet (A8).
 func (s *Server) giveBack(out []Output) []Output {
 	d := &s.draining
 	if len(d.returns) == 0 || s.expelled {
@@ -201,13 +203,14 @@ func (s *Server) giveBack(out []Output) []Output {
 		f := &d.returns[i]
 		f.todo = slices.DeleteFunc(slices.Clone(f.todo), func(w *Write) bool { return s.has(w.Dot) })
 		if !slices.ContainsFunc(f.dots, func(o Dot) bool { return !s.durably(o) }) {
-			out = append(out, Release{f.incarnation}) // again with every stability round, until the incarnation is retired
+			out = append(out, Release{f.incarnation}) // with every round until it is retired
 		}
 	}
 	return out
 }
 
-// heard is told whose logs have been given back. The others are asked for again after a while.
+// heard takes the list of incarnations whose logs were given back or given up. If some are missing,
+// the server asks again after restBeats.
 func (s *Server) heard(back []Incarnation, out []Output) []Output {
 	s.salvaged = back
 	if len(back) < len(s.view.Departed) {
@@ -216,8 +219,8 @@ func (s *Server) heard(back []Incarnation, out []Output) []Output {
 	return out
 }
 
-// forsake drops what is under way of an incarnation that was given up, and so retired before all of
-// it was durable.
+// forsake drops the writes of incarnations that were given up. Such an incarnation is retired
+// before all of its writes are durable.
 func (s *Server) forsake(out []Output) []Output {
 	s.log = slices.DeleteFunc(s.log, func(w *Write) bool {
 		if !s.retired(w.Dot.Incarnation) {
@@ -242,7 +245,8 @@ func (s *Server) forsake(out []Output) []Output {
 	return out
 }
 
-// reload asks for a key that was in memory, for who has counted on that and waits for others.
+// reload asks the store for a key that was in memory. Operations that wait for other keys relied on
+// it, so they wait for this load as well.
 func (s *Server) reload(k *key, out []Output) []Output {
 	if k.load != nil {
 		return out

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Check panics with a description if the server's state is impossible.
+// Check panics with a description if the server's state breaks an invariant.
 func (s *Server) Check() {
 	must := func(ok bool, format string, a ...any) {
 		if !ok {
@@ -37,8 +37,8 @@ func (s *Server) Check() {
 	}
 	own := s.durable.Upto(s.opt.Incarnation)
 	must(s.number-own <= uint64(s.opt.Window), "%d own writes are not durable, more than %d", s.number-own, s.opt.Window)
-	// M16: an incarnation's window may have moved on by one before others hear of it. What readers
-	// find of External is not asked to wait.
+	// M16: an incarnation may be a whole window ahead of what other servers know to be stable.
+	// External writes that readers found in the store are not bounded by a window.
 	must(len(s.log)-len(r.Only(External).Missing(s.durable, nil)) <= 2*s.opt.Window*(len(s.view.Ring)+len(s.view.Departed)), "the log has %d writes", len(s.log))
 	must(!s.misnamed, "a write was told by its name that was not received")
 	pinned, weight, free := 0, 0, 0
@@ -67,10 +67,10 @@ func (s *Server) Check() {
 	must(len(s.cache) <= s.opt.Keys+pinned, "%d keys are in memory, %d of them pinned or not in the store, and %d may be", len(s.cache), pinned, s.opt.Keys)
 }
 
-// CheckRing panics if what is visible at one server is not present at every other:
-// the promise that lets sessions roam without anybody waiting (M8). The members are those
-// of the latest ring, whether they have heard of it or not; others serve as well until
-// they hear that they are not in it.
+// CheckRing panics if a write that is visible at one server has not been received at every member.
+// This invariant lets sessions move without waiting (M8). The members are those of the latest ring,
+// whether they have heard of it or not. The others serve sessions until they hear that they are not
+// in it.
 func CheckRing(members []*Server, others ...*Server) {
 	for _, a := range append(slices.Clone(others), members...) {
 		for _, b := range members {
@@ -88,30 +88,31 @@ func CheckRing(members []*Server, others ...*Server) {
 // Shows reports whether a write is visible here.
 func (s *Server) Shows(d Dot) bool { return s.shows(d) }
 
-// View is the ring that the server is in.
+// View returns the ring that the server is in.
 func (s *Server) View() View { return *s.view }
 
-// Visible is every write that has been shown here and is not retired.
+// Visible returns the set of writes that are visible here, without those of retired incarnations.
 func (s *Server) Visible() Frontier { return s.visible.share() }
 
-// Received is every write that has arrived.
+// Received returns the set of writes that have arrived, without those of retired incarnations.
 func (s *Server) Received() Frontier { return s.received.share() }
 
-// Stable is every write that is known to have arrived everywhere.
+// Stable returns the set of writes that every server is known to have received.
 func (s *Server) Stable() Frontier { return s.stable }
 
-// Durable is every write that is known to be in the store. All that is stable is, unless
-// the space is asynchronous.
+// Durable returns the set of writes that are known to be in the store. It equals Stable unless the
+// space is asynchronous.
 func (s *Server) Durable() Frontier { return s.durable }
 
-// Owes is how many own writes are not known to be in the store.
+// Owes returns how many of this server's own writes are not known to be in the store.
 func (s *Server) Owes() uint64 { return s.number - s.durable.Upto(s.opt.Incarnation) }
 
-// Expelled reports whether this incarnation was ended: nothing more becomes of what it owes.
+// Expelled reports whether this incarnation has departed. It then does nothing more about what it
+// owes.
 func (s *Server) Expelled() bool { return s.expelled }
 
-// Holds is the newest stamp that memory has of a key, and whether that may not be all and
-// nobody waits for the rest.
+// Holds returns the newest stamp that memory has of a key. partial says that memory may lack a
+// newer one although no operation waits for the row.
 func (s *Server) Holds(name string) (stamp Stamp, partial, ok bool) {
 	if k := s.cache[name]; k != nil {
 		return k.Stamp, !k.complete && k.pins == 0, true
@@ -119,7 +120,8 @@ func (s *Server) Holds(name string) (stamp Stamp, partial, ok bool) {
 	return stamp, false, false
 }
 
-// Peek is what a reader without causes would be answered from memory, if anything.
+// Peek returns what a reader without causes would get from memory. It reports false if memory does
+// not know.
 func (s *Server) Peek(name string) (Item, bool) {
 	if k := s.cache[name]; k != nil && k.complete {
 		return k.Item, true
@@ -127,7 +129,7 @@ func (s *Server) Peek(name string) (Item, bool) {
 	return Item{}, false
 }
 
-// Kept are the stamps of a key's versions, the largest first, and their base.
+// Kept returns the stamps of a key's versions, the largest first, and their base.
 func (s *Server) Kept(name string) (stamps []Stamp, base Stamp) {
 	k := s.cache[name]
 	for _, v := range k.older {
@@ -136,13 +138,13 @@ func (s *Server) Kept(name string) (stamps []Stamp, base Stamp) {
 	return append([]Stamp{k.Stamp}, stamps...), k.base
 }
 
-// Idle reports whether the store owes no answer and nobody waits.
+// Idle reports whether no answer of the store is outstanding and no operation waits.
 func (s *Server) Idle() bool {
 	return len(s.pending)+len(s.loads)+s.waiting == 0 && s.draining.call == 0 && !slices.ContainsFunc(s.draining.returns, func(f found) bool { return len(f.todo) > 0 })
 }
 
-// Dump is the whole state as text, the same for the same state: for stories, and
-// for the explorer to know a state again.
+// Dump returns the whole state as text, and equal states give equal text. Scenarios print it, and
+// the explorer recognizes states by it.
 func (s *Server) Dump() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "visible %v received %v stable %v floor %v time %d number %d\n", s.visible, s.received, s.stable, s.floor, s.time, s.number)
@@ -190,7 +192,7 @@ func (s *Server) Dump() string {
 	return b.String()
 }
 
-// String is the item for people.
+// String returns the item for people.
 func (it Item) String() string {
 	among := ""
 	for _, w := range it.Siblings {
@@ -205,7 +207,7 @@ func (it Item) String() string {
 	return fmt.Sprintf("%q %v%s", it.Value, it.Stamp, among)
 }
 
-// String is the write for people.
+// String returns the write for people.
 func (w *Write) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v:", w.Dot)
@@ -231,7 +233,7 @@ func (w *Write) String() string {
 	return b.String()
 }
 
-// String is the session for people, and for the explorer.
+// String returns the session for people, and for the explorer.
 func (s *Session) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "deps %v time %d", s.Deps, s.Time)

@@ -2,17 +2,19 @@ package mesh
 
 import "slices"
 
-// Past is a read of keys from the store alone, past all servers (M21). Rows of one instant are a causal cut: whatever
-// anybody has seen was in the store before, and a row is no older than any write of its key. The session carries what it
-// so reads, with its causes, as long as nobody says that it is visible. It asks the journal while Wants says so; then
-// the session takes it.
+// Past is a read of keys from the store alone, without asking a server (M21). Rows of one instant
+// are a causal cut: whatever a reader has seen was in the store before, and a row is no older than
+// any write of its key. The session carries the writes that it reads, with their causes, until a
+// server says that they are visible. While Wants is not empty, the caller fetches those writes from
+// the journal and gives them to Fetched. Then the session takes the result with TookPast.
 type Past struct {
 	r    Reply
 	want []Dot
 	bare []Dot
 }
 
-// Past begins a read of rows, which are those of keys and of one instant.
+// Past begins a read of rows, which are the rows of keys at one instant. concurrent says that the
+// space keeps siblings.
 func (s *Session) Past(rows []Row, keys []string, concurrent bool) *Past {
 	p := &Past{r: Reply{Visible: s.Deps}}
 	for i, row := range rows {
@@ -40,10 +42,10 @@ func (p *Past) sort() *Past {
 	return p
 }
 
-// Wants are the writes that the journal is asked for.
+// Wants returns the writes that the caller must fetch from the journal.
 func (p *Past) Wants() []Dot { return p.want }
 
-// Fetched takes what the journal has of them.
+// Fetched takes what the journal has of the wanted writes.
 func (p *Past) Fetched(writes []*Write) {
 	asked := p.want
 	p.want = nil
@@ -51,7 +53,7 @@ func (p *Past) Fetched(writes []*Write) {
 	for _, w := range writes {
 		p.r.Visible = p.r.Visible.Union(w.Deps)
 	}
-	for _, d := range asked { // M21: the journal has truncated the rest, and with it of their causes
+	for _, d := range asked { // M21: the journal has truncated the rest, so their causes are unknown
 		if !p.known(d) {
 			p.bare = append(p.bare, d)
 		}
@@ -66,8 +68,9 @@ func (p *Past) Fetched(writes []*Write) {
 	p.sort()
 }
 
-// TookPast takes what a Past has found, and returns what the session sees of the keys. That is the rows: what the session
-// carries was in the store before, so a row from which it is missing has had it replaced.
+// TookPast takes what a Past has found, and returns what the session sees of the keys. That is the
+// rows alone: a write that the session carries was in the store before. If a row lacks it, another
+// write has replaced it.
 func (s *Session) TookPast(p *Past) []Item {
 	s.Deps = s.Deps.Union(p.r.Visible)
 	s.carry(p.r.Carried...)

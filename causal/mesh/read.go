@@ -2,30 +2,30 @@ package mesh
 
 import "slices"
 
-// wait is an operation that needs the store.
+// wait is an operation that waits for the store.
 type wait struct {
 	op     Op
 	keys   []string
 	many   bool
-	loads  int  // it waits for
-	waited bool // it is counted
+	loads  int  // loads that it still waits for
+	waited bool // it counts in Server.waiting
 	look   *Look
-	extras []*Write // newer than what is visible, to be carried (M12)
+	extras []*Write // to be carried, because they are newer than what is visible (M12)
 }
 
-// load is a row that is asked for, and what must be known of it before it can be told.
+// load is a request for a row or for writes, and what must be known before it can be answered.
 type load struct {
-	key    *key   // none for a Recall
-	rescue uint64 // the view that asks for departed incarnations; 0 for readers
+	key    *key   // nil for a Recall
+	rescue uint64 // the view in which journals of departed incarnations are read; 0 for readers
 	row    Row
 	asked  []Dot
 	got    []*Write // from the journal
-	dots   []Dot    // of a Recall
-	with   []*Write // what its session carries
+	dots   []Dot    // that must be found: of the row, or of a Recall
+	with   []*Write // what the session of the Recall carries
 	waits  []*wait
 }
 
-// admits says whether a session that knows of deps can be served here.
+// admits says whether this server can serve a session that depends on deps.
 func (s *Server) admits(deps Frontier) Outcome {
 	switch {
 	case s.expelled:
@@ -36,7 +36,7 @@ func (s *Server) admits(deps Frontier) Outcome {
 	if len(s.elder) == 0 || deps.Within(s.visible.Frontier) {
 		return Done
 	}
-	for _, o := range s.elder { // V6: what was visible at servers that are all gone need not be received at these
+	for _, o := range s.elder { // V6: servers of this ring may lack what was visible at servers of earlier rings
 		if !deps.Only(o).Within(s.visible.Frontier) {
 			return Behind
 		}
@@ -56,8 +56,8 @@ func (s *Server) read(in Read, out []Output) []Output {
 	return s.await(&wait{op: in.Op, keys: []string{in.Key}}, out)
 }
 
-// readMany reads all its keys in one step, the last one: what is visible then is a
-// causal cut, and with what is carried still one.
+// readMany answers all its keys in one step. What is visible in that step is a causal cut, and it
+// stays one with the writes that the session carries.
 func (s *Server) readMany(in ReadMany, out []Output) []Output {
 	if why := s.admits(in.Deps); why != Done {
 		return s.refuse(in.Op, why, out)
@@ -69,7 +69,7 @@ func (s *Server) readMany(in ReadMany, out []Output) []Output {
 	return s.await(&wait{op: in.Op, keys: in.Keys, many: true}, out)
 }
 
-// held are the items of keys if all of them are in memory.
+// held returns the items of keys if all of them are in memory, otherwise nil.
 func (s *Server) held(keys []string) []Item {
 	items := make([]Item, len(keys))
 	for i, name := range keys {
@@ -82,9 +82,9 @@ func (s *Server) held(keys []string) []Item {
 	return items
 }
 
-// await asks the store for what is missing. Whoever comes while a row is asked for
-// shares it: what became visible before it was asked for was in the store by then,
-// and what became visible since has been kept.
+// await asks the store for the keys that are not in memory. An operation that comes while a row is
+// being loaded shares the load. What became visible before the load began was in the store by then,
+// and the pinned key keeps what became visible since.
 func (s *Server) await(w *wait, out []Output) []Output {
 	missing := slices.ContainsFunc(w.keys, func(name string) bool { return s.cache[name] == nil || !s.cache[name].complete })
 	if missing && s.waiting >= s.opt.Waits { // M16
@@ -128,7 +128,7 @@ func (s *Server) recall(now uint64, in Recall, out []Output) []Output {
 	}
 	s.integrate(in.Deps)
 	s.waiting++
-	// M4: what is recalled may depend on what came along, which goes on first.
+	// M4: recalled writes may depend on what the session carries, so the carried writes go first.
 	return s.resolve(&load{dots: in.Dots, with: in.Carried, waits: []*wait{{op: in.Op, loads: 1, waited: true, extras: slices.Clone(in.Carried)}}}, out)
 }
 
@@ -154,8 +154,8 @@ func (s *Server) loaded(in Loaded, out []Output) []Output {
 	return s.resolve(l, out)
 }
 
-// resolve finds the writes that a load speaks of and that are not visible here, and
-// those among their causes: here, or in the journal.
+// resolve finds the writes that a load needs and that are not visible here, and their causes. It
+// looks in this server's memory first, then in the journal.
 func (s *Server) resolve(l *load, out []Output) []Output {
 	var want []Dot
 	for _, d := range l.dots {
@@ -165,7 +165,7 @@ func (s *Server) resolve(l *load, out []Output) []Output {
 			if !s.reached(w.Deps) {
 				return s.give(l, Behind, out)
 			}
-			s.integrate(w.Deps) // that part of its causes is visible somewhere, so it may be shown here
+			s.integrate(w.Deps) // some server has made these causes visible, so this one may
 			for _, c := range w.After {
 				if s.find(l, c) == nil && !s.shows(c) {
 					want = append(want, c)
@@ -176,7 +176,8 @@ func (s *Server) resolve(l *load, out []Output) []Output {
 	switch {
 	case len(want) == 0:
 		return s.settle(l, out)
-	case s.opt.Async && slices.ContainsFunc(want, func(d Dot) bool { return d.Incarnation != External }): // A6: what is merged has been received by every member
+	case s.opt.Async && slices.ContainsFunc(want, func(d Dot) bool { return d.Incarnation != External }):
+		// A6: every member of the ring has received what is merged. This server has not.
 		return s.give(l, Behind, out)
 	}
 	c := s.call()
@@ -184,7 +185,7 @@ func (s *Server) resolve(l *load, out []Output) []Output {
 	return append(out, Event{Journaled}, Fetch{c, want})
 }
 
-// find is a write that is not visible, if it is known.
+// find returns a write that is known and not visible here, or nil.
 func (s *Server) find(l *load, d Dot) *Write {
 	if w := s.hidden[d]; w != nil {
 		return w
@@ -201,7 +202,7 @@ func (s *Server) fetched(in Fetched, out []Output) []Output {
 	l := s.loads[in.Call]
 	delete(s.loads, in.Call)
 	if in.Status != OK && l.rescue > 0 {
-		s.salvaging = false // the next beat begins again
+		s.salvaging = false // the next beat asks again
 		return out
 	}
 	if in.Status != OK {
@@ -214,7 +215,7 @@ func (s *Server) fetched(in Fetched, out []Output) []Output {
 	for _, d := range l.asked {
 		switch {
 		case slices.ContainsFunc(in.Writes, func(w *Write) bool { return w.Dot == d }):
-		case s.hidden[d] != nil: // M13: its incarnation has let the journal drop it, so it is stable
+		case s.hidden[d] != nil: // M13: its incarnation has truncated it, so it is stable
 			s.show(s.hidden[d])
 		case !s.shows(d):
 			return s.give(l, Behind, out)
@@ -223,15 +224,15 @@ func (s *Server) fetched(in Fetched, out []Output) []Output {
 	return s.resolve(l, out)
 }
 
-// settle ends a load of which everything is known.
+// settle ends a load whose writes are all known.
 func (s *Server) settle(l *load, out []Output) []Output {
 	var extras []*Write
 	for _, d := range l.dots {
 		switch w := s.find(l, d); {
-		case w == nil: // it is visible by now
+		case w == nil: // it has become visible meanwhile
 		case l.key == nil:
 			extras = s.withCauses(l, w, extras)
-		case s.opt.Concurrent || l.key.Stamp.Less(w.Stamp): // else what has become visible meanwhile is newer
+		case s.opt.Concurrent || l.key.Stamp.Less(w.Stamp): // otherwise something newer has become visible meanwhile
 			extras = s.withCauses(l, w, extras)
 			out = append(out, Event{CarriedMiss})
 		}
@@ -241,8 +242,9 @@ func (s *Server) settle(l *load, out []Output) []Output {
 		switch {
 		case s.opt.Concurrent:
 			s.mergeRow(k, l.row)
-		case l.row.Dot == (Dot{}) || s.shows(l.row.Dot): // M12: else the key stays as it is
-			if !l.row.Stamp.Less(k.Stamp) { // M11: a late answer does not beat what came meanwhile
+		case l.row.Dot == (Dot{}) || s.shows(l.row.Dot):
+			// M12: otherwise the row is newer than what is visible, and the key stays as it is.
+			if !l.row.Stamp.Less(k.Stamp) { // M11: a late answer does not beat what became visible meanwhile
 				k.restart(l.row.Item, l.row.Dot)
 			}
 			k.complete = true
@@ -258,7 +260,7 @@ func (s *Server) settle(l *load, out []Output) []Output {
 	return out
 }
 
-// withCauses adds a write and those of its causes that are not visible (M12, M21).
+// withCauses adds to extras a write and those of its causes that are not visible (M12, M21).
 func (s *Server) withCauses(l *load, w *Write, extras []*Write) []*Write {
 	extras = append(extras, w)
 	for _, c := range w.After {
@@ -269,8 +271,8 @@ func (s *Server) withCauses(l *load, w *Write, extras []*Write) []*Write {
 	return extras
 }
 
-// finish answers an operation: the newest of what is visible and what it carries
-// away, all as of this step.
+// finish answers an operation with the newest of what is visible and what its session will carry,
+// all as of this step.
 func (s *Server) finish(w *wait, out []Output) []Output {
 	if w.look != nil {
 		return s.looked(w, out)
@@ -292,14 +294,14 @@ func (s *Server) finish(w *wait, out []Output) []Output {
 	return s.unpinAll(w, s.answer(r, out))
 }
 
-// extras are what an operation carries away, causes first.
+// extras returns the writes that the operation's session must carry, causes first.
 func (s *Server) extras(w *wait) []*Write {
 	extras := slices.DeleteFunc(w.extras, func(x *Write) bool { return s.shows(x.Dot) })
 	slices.SortFunc(extras, byStamp) // a stamp exceeds those of its causes
 	return slices.CompactFunc(extras, func(a, b *Write) bool { return a.Dot == b.Dot })
 }
 
-// unpinAll releases what an operation has waited for.
+// unpinAll releases the keys of an operation that has ended.
 func (s *Server) unpinAll(w *wait, out []Output) []Output {
 	if w.waited {
 		s.waiting--
@@ -311,7 +313,7 @@ func (s *Server) unpinAll(w *wait, out []Output) []Output {
 	return out
 }
 
-// give ends a load that came to nothing, and whoever waited for it.
+// give ends a load that failed, and refuses the operations that wait for it.
 func (s *Server) give(l *load, why Outcome, out []Output) []Output {
 	if l.key != nil {
 		l.key.load = nil
@@ -334,7 +336,7 @@ func (s *Server) give(l *load, why Outcome, out []Output) []Output {
 	return out
 }
 
-// overlay is the newest of an item and what writes make of its key.
+// overlay returns the newest of an item and the values that writes give its key.
 func overlay(it Item, name string, writes []*Write) Item {
 	for _, w := range writes {
 		switch m := w.to(name); {

@@ -2,86 +2,88 @@ package mesh
 
 import "slices"
 
-// Options of a Server.
+// Options configures a Server.
 type Options struct {
 	// Incarnation is this incarnation of the server.
 	Incarnation Incarnation
-	// View is the ring it begins in.
+	// View is the ring in which the server begins.
 	View View
-	// Floor is the largest stamp that the store held when this incarnation began, if the
-	// server begins with nothing.
+	// Floor is the largest stamp that the store held when this incarnation began, if the server
+	// begins without a Copy.
 	Floor Stamp
-	// Truncated is what the journals of former incarnations have forgotten, by the store, if the
-	// server begins a ring.
+	// Truncated is the set of writes of former incarnations that the journal has truncated,
+	// according to the store, if the server begins a ring. In an asynchronous space it is the set
+	// that was merged.
 	Truncated Frontier
-	// Copy is what a server begins with that joins behind another.
+	// Copy is the state with which a server begins that joins behind another; otherwise nil.
 	Copy *Snapshot
-	// Window bounds the writes of this incarnation that are not known to be stable; with it
-	// every log and I-cache of the ring is bounded. Default 4096.
+	// Window bounds the number of writes of this incarnation that are not known to be durable, and
+	// with them every log of the ring (M16). Default 4096.
 	Window int
-	// WindowBytes bounds what those writes take in memory, but for the one that comes to the
-	// bound. Default 64 MiB.
+	// WindowBytes bounds the memory that those writes take. The write that reaches the bound may
+	// exceed it. Default 64 MiB.
 	WindowBytes int
 	// Versions is how many values of a key are kept for transactions. Default 1.
 	Versions int
-	// Keys bounds the C-cache, and Bytes what it takes in memory, but for keys that somebody
-	// waits for and what is nowhere else. Defaults 1 << 20, 1 GiB.
+	// Keys bounds the number of keys in memory, and Bytes the memory that they take. Keys for which
+	// operations wait, and values that only memory has, may exceed the bounds. Defaults 1 << 20
+	// and 1 GiB.
 	Keys, Bytes int
 	// Waits bounds the operations that wait for rows. Default 4096.
 	Waits int
-	// MaxAhead bounds how far the times that a session brings may exceed the clock, and what this
-	// server has seen, in microseconds. Default an hour.
+	// MaxAhead bounds, in microseconds, how far the times that a session brings may exceed the
+	// clock and the times that this server has seen. Default an hour.
 	MaxAhead uint64
-	// Concurrent keeps every write of a key until one replaces it that was made in sight of
-	// it, for whoever merges them (S1). Default: the larger stamp wins.
+	// Concurrent keeps siblings: a write of a key replaces only the writes that its author had seen
+	// (S1). Default: the write with the larger stamp wins.
 	Concurrent bool
-	// Async: writes are acknowledged when this server's log has them, and brought into the
-	// store later (A1 to A9). Truncated is then what the store says was merged. Default:
-	// the store has them first.
+	// Async acknowledges a write when this server's log has it, and merges it into the store later
+	// (A1 to A10). Sessions then carry whole writes, never names (A9). Default: the store has the
+	// write before it is acknowledged.
 	Async bool
-	// Batch bounds the writes that are merged at once, if Async. Default 256.
+	// Batch bounds the number of writes that one Flush merges, if Async. Default 256.
 	Batch int
 }
 
 // Server is one cache server. It is not safe for concurrent use.
 type Server struct {
 	opt      Options
-	view     *View       // does not change: snapshots name it
+	view     *View       // never modified: snapshots refer to it
 	next     Incarnation // the successor
 	back     Incarnation // the predecessor
-	up       bool        // the successor has greeted, so what is passed on reaches it
+	up       bool        // the successor has resynced, so messages reach it
 	expelled bool        // this incarnation is fenced
 	drawn    Call
 	waiting  int    // operations that wait for rows
 	number   uint64 // of the last own write
 	time     uint64 // the largest that was seen
 
-	visible  set             // F: every write that was ever shown here
-	received set             // R: every write that was received, and passed on
-	stable   Frontier        // G, as far as is known
-	durable  Frontier        // what is stable and in the rows, as far as is known; all of stable unless asynchronous
+	visible  set             // F: writes that are visible here
+	received set             // R: writes that were received and forwarded
+	stable   Frontier        // G: writes that every server has received, as far as is known
+	durable  Frontier        // stable writes in the rows, as far as is known; equals stable unless asynchronous
 	hidden   map[Dot]*Write  // I: received and not visible
-	log      []*Write        // received and not known to be durable, in the order in which they were passed on
+	log      []*Write        // received and not known to be durable, in the order of forwarding
 	pending  map[Call]*put   // own writes that the store has not confirmed
 	loads    map[Call]*load  // in flight
-	cache    map[string]*key // C, and the keys somebody waits for
+	cache    map[string]*key // C, and the keys for which operations wait
 	floor    Stamp
 	dial     []*key // the keys of cache, for eviction
 	hand     int
-	bytes    int            // that cache takes
-	owing    map[uint64]int // what each own write takes that is not known to be durable
-	owed     int            // all of them
+	bytes    int            // that the keys of cache take
+	owing    map[uint64]int // bytes of each own write that is not known to be durable
+	owed     int            // the sum of owing
 
-	polling   bool          // what External has written was asked for
-	salvaging bool          // the journals of departed incarnations were asked for
-	salvaged  []Incarnation // incarnations of which the journal is on the ring
-	circling  int           // beats since a stability round went off that has not come back
+	polling   bool          // a Poll is under way
+	salvaging bool          // a Recover was sent in this view
+	salvaged  []Incarnation // incarnations whose journals are on the ring
+	circling  int           // beats since the stability round began that has not come back; 0 if there is none
 	missing   []Dot         // memory for integrate
-	misnamed  bool          // something was told by its name that is not here
+	misnamed  bool          // a name arrived of a write that this server has not received
 	dead      uint64        // the largest time of a tombstone that was shown
-	collected uint64        // tombstones below were given up
+	collected uint64        // tombstones with a smaller time were given up
 
-	elder    []Incarnation // incarnations that were over, and not retired, when the ring began (V6)
+	elder    []Incarnation // incarnations that had departed and were not retired when the ring began (V6)
 	draining drain         // of an asynchronous space
 }
 
@@ -112,7 +114,7 @@ func New(opt Options) *Server {
 	return s
 }
 
-// enter takes the server's place in a ring.
+// enter takes the server's place in a view.
 func (s *Server) enter(v View) {
 	i := slices.Index(v.Ring, s.opt.Incarnation)
 	if i < 0 {
@@ -125,8 +127,8 @@ func (s *Server) enter(v View) {
 	s.next, s.back = v.Ring[(i+1)%n], v.Ring[(i+n-1)%n]
 }
 
-// Step takes one input and appends what is to be done. now is the wall clock in
-// microseconds; nothing but the size of stamps depends on it.
+// Step takes one input and appends the outputs that the runtime must carry out, in order. now is
+// the wall clock in microseconds, and affects only the times of stamps.
 func (s *Server) Step(now uint64, in Input, out []Output) []Output {
 	switch in := in.(type) {
 	case Read:
@@ -194,13 +196,13 @@ func (s *Server) call() Call {
 	return s.drawn
 }
 
-// answer fills in what every reply tells.
+// answer fills in what every reply has.
 func (s *Server) answer(r Reply, out []Output) []Output {
 	r.Visible, r.View = s.visible.share(), s.view
 	return append(out, r)
 }
 
-// lastTime is above every time that a write may have: stores and tokens take no larger one.
+// lastTime exceeds every time that a write may have. Stores and tokens take no larger time.
 const lastTime = 1 << 62
 
 // plausible says whether servers can have made what a session brings (M20).
@@ -217,10 +219,10 @@ func (s *Server) plausible(now, time uint64, carried []*Write) Outcome {
 	return Done
 }
 
-// above is how far a number exceeds another, 0 if it does not.
+// above returns how far n exceeds other, or 0 if it does not.
 func above(n, other uint64) uint64 { return max(n, other) - other }
 
-// refuse tells a caller that nothing happened.
+// refuse tells a caller why its operation has no result.
 func (s *Server) refuse(op Op, why Outcome, out []Output) []Output {
 	switch why {
 	case Busy:

@@ -2,33 +2,33 @@ package mesh
 
 import "slices"
 
-// Session is what a workflow knows: it travels with it. It is a value: what is done
-// to one leaves its forks alone. The zero Session knows nothing.
+// Session is what a workflow has read and written. The session travels with the workflow. It is a
+// value: operations on a session do not change its forks. The zero Session has seen nothing.
 type Session struct {
-	Deps    Frontier // visible somewhere, hence received everywhere
-	Carried []*Write // made or read, and perhaps visible nowhere; causes first
-	Bare    []Dot    // the same, of which only the names are known: Recall comes first (M18)
+	Deps    Frontier // visible at some server, so received by every server
+	Carried []*Write // written or read, and perhaps visible nowhere; causes first
+	Bare    []Dot    // likewise, but only the names are known: Recall comes first (M18)
 	Time    uint64   // the largest that was seen
 }
 
-// Read asks for a key. Nothing may be bare.
+// Read asks for a key. Bare must be empty.
 func (s *Session) Read(op Op, key string) Read { return Read{op, key, s.Deps} }
 
-// ReadMany asks for several keys, from one causal cut. Nothing may be bare.
+// ReadMany asks for several keys, from one causal cut. Bare must be empty.
 func (s *Session) ReadMany(op Op, keys ...string) ReadMany {
 	return ReadMany{op, keys, s.Deps}
 }
 
-// Put asks to set or delete keys. Nothing may be bare.
+// Put asks to set or delete keys, all at once. Bare must be empty.
 func (s *Session) Put(op Op, muts ...Mut) Put {
 	return Put{op, muts, s.Deps, s.Carried, s.Time}
 }
 
-// Recall asks for the writes that are bare.
+// Recall asks for the writes in Bare.
 func (s *Session) Recall(op Op) Recall { return Recall{op, s.Bare, s.Deps, s.Carried} }
 
-// Took takes the answer to a Read, ReadMany, Put or Recall. What it returns is what
-// the session sees of keys, which are those that were read.
+// Took takes the answer to a Read, ReadMany, Put or Recall. It returns what the session sees of
+// keys, which must be the keys that were read.
 func (s *Session) Took(r Reply, keys ...string) []Item {
 	if r.Outcome != Done {
 		return nil
@@ -40,7 +40,7 @@ func (s *Session) Took(r Reply, keys ...string) []Item {
 		s.carry(r.Write)
 	}
 	if r.Write == nil && len(keys) == 0 {
-		s.Bare = nil // each of them is carried again, or visible
+		s.Bare = nil // each of them is in Carried, or visible
 	}
 	items := r.Items
 	if len(keys) == 1 && items == nil {
@@ -54,7 +54,8 @@ func (s *Session) Took(r Reply, keys ...string) []Item {
 	return out
 }
 
-// hears releases what a server says is retired: it has been shown everywhere (V5).
+// hears removes writes of incarnations that the view says are retired: every server shows them
+// (V5).
 func (s *Session) hears(v *View) {
 	switch {
 	case v == nil:
@@ -67,12 +68,12 @@ func (s *Session) hears(v *View) {
 	}
 }
 
-// Knows reports whether a session has seen a write, or could have.
+// Knows reports whether the session has seen a write, or may have seen it.
 func (s *Session) Knows(d Dot) bool {
 	return s.Deps.Covers(d) || slices.Contains(s.Bare, d) || slices.ContainsFunc(s.Carried, func(w *Write) bool { return w.Dot == d })
 }
 
-// carry takes writes to those that are carried, and releases what is visible.
+// carry adds writes to Carried, and removes those that are visible.
 func (s *Session) carry(writes ...*Write) {
 	if len(s.Carried)+len(writes) == 0 {
 		return
@@ -86,13 +87,13 @@ func (s *Session) carry(writes ...*Write) {
 	}
 }
 
-// Fork is a session that knows what this one knows.
+// Fork returns a session that has seen what this one has seen.
 func (s *Session) Fork() *Session {
 	f := *s
 	return &f
 }
 
-// Join takes what another session knows.
+// Join adds what another session has seen.
 func (s *Session) Join(o *Session) {
 	s.Deps = s.Deps.Union(o.Deps)
 	s.Bare = append(slices.Clone(s.Bare), o.Bare...)
@@ -101,7 +102,7 @@ func (s *Session) Join(o *Session) {
 	s.tidy()
 }
 
-// tidy leaves of the names those that nothing else tells.
+// tidy removes from Bare the names of writes that are visible or carried whole.
 func (s *Session) tidy() {
 	slices.SortFunc(s.Bare, Dot.Compare)
 	s.Bare = slices.DeleteFunc(slices.Compact(s.Bare), func(d Dot) bool {

@@ -2,7 +2,7 @@ package mesh
 
 import "slices"
 
-// to is what a write does to a key, if anything.
+// to returns what a write does to a key, or nil.
 func (w *Write) to(name string) *Mut {
 	if i := slices.IndexFunc(w.Muts, func(m Mut) bool { return m.Key == name }); i >= 0 {
 		return &w.Muts[i]
@@ -10,8 +10,8 @@ func (w *Write) to(name string) *Mut {
 	return nil
 }
 
-// replaces reports whether a write of a key was made in sight of another one (S1). What
-// came from outside saw nothing: there the stamps decide.
+// replaces reports whether the author of a write of a key had seen another one (S1). An external
+// write names no writes, so stamps decide.
 func (w *Write) replaces(name string, o *Write) bool {
 	if w.Dot == (Dot{}) || o.Dot == (Dot{}) {
 		return o.Stamp.Less(w.Stamp)
@@ -19,9 +19,9 @@ func (w *Write) replaces(name string, o *Write) bool {
 	return slices.Contains(w.to(name).Supersedes, o.Dot)
 }
 
-// join adds a write to those of a key of which none replaces another, by stamp. The set it
-// is given stays as it is. Whoever adds several adds causes first: what is replaced may
-// have replaced others.
+// join adds a write to a set of siblings of a key, ordered by stamp. It does not modify the given
+// set. A caller that adds several writes adds causes first, because a replaced write may have
+// replaced others.
 func join(name string, set []*Write, w *Write) []*Write {
 	out, replaced := make([]*Write, 0, len(set)+1), false
 	for _, o := range set {
@@ -40,8 +40,8 @@ func join(name string, set []*Write, w *Write) []*Write {
 	return slices.Insert(out, i, w)
 }
 
-// siblings is the item of a key that holds a set of writes: its stamp is at least low, and
-// its value that of the largest one that is not a deletion.
+// siblings returns the item of a key that holds a set of writes. Its stamp is at least low. Its
+// value is that of the write with the largest stamp that is not a deletion.
 func siblings(name string, set []*Write, low Stamp) Item {
 	it := Item{Stamp: low, Siblings: set}
 	for _, w := range set {
@@ -55,7 +55,7 @@ func siblings(name string, set []*Write, low Stamp) Item {
 	return it
 }
 
-// Of is the item of a key with all Siblings, in whichever order they came.
+// Of returns the item of a key with all Siblings, in whatever order they came.
 func (it Item) Of(name string) Item {
 	var set []*Write
 	for _, w := range it.Siblings {
@@ -64,8 +64,8 @@ func (it Item) Of(name string) Item {
 	return siblings(name, set, it.Stamp)
 }
 
-// Dots are the writes that a key holds, where concurrent ones are kept: what a Mut is to
-// replace that was made in sight of it.
+// Dots returns the dots of the siblings that a key holds. A Mut whose author has seen the item
+// supersedes them.
 func (it Item) Dots() (out []Dot) {
 	for _, w := range it.Siblings {
 		if w.Dot != (Dot{}) {
@@ -75,8 +75,8 @@ func (it Item) Dots() (out []Dot) {
 	return out
 }
 
-// mergeInto lets a write that has become visible join those of its key. A key that is not in
-// memory waits for the next miss: the store has what it would have to join (S2).
+// mergeInto joins a write that has become visible with the siblings of its key. A key that is not
+// in memory is left to the next miss, because only the store has its other siblings (S2).
 func (s *Server) mergeInto(m Mut, w *Write) {
 	k := s.cache[m.Key]
 	if k == nil {
@@ -105,9 +105,9 @@ func (s *Server) mergeInto(m Mut, w *Write) {
 	}
 }
 
-// mergeRow takes the row of a key that was asked for. What of it is visible joins what has
-// become visible since, but for what was replaced since (S3); and if all of it is visible,
-// the key is known (M12).
+// mergeRow takes the row of a key that was loaded. The visible writes of the row join those that
+// became visible since, except writes that were replaced since (S3). If all of the row is visible,
+// the key is complete (M12).
 func (s *Server) mergeRow(k *key, row Row) {
 	var set []*Write
 	complete := true
@@ -131,9 +131,10 @@ func (s *Server) mergeRow(k *key, row Row) {
 	}
 }
 
-// mixed is a key's value in a snapshot, if it is still known: what was forgotten of it has
-// been replaced within the snapshot (T2). A deletion may be collected that the snapshot does
-// not have, so what was loaded after one says nothing of older snapshots.
+// mixed returns a key's value in a snapshot, and false if memory does not have it any more. Memory
+// has it if writes within the snapshot have replaced all that was forgotten (T2). A tombstone may
+// have been collected that the snapshot does not contain, so a loaded row says nothing of older
+// snapshots.
 func (s *Server) mixed(k *key, at Snap) (Item, bool) {
 	for _, w := range k.needs {
 		if w.Dot != (Dot{}) && !at.Has(w.Dot) {
@@ -152,7 +153,7 @@ func (s *Server) mixed(k *key, at Snap) (Item, bool) {
 	return siblings(k.name, set, Stamp{}), true
 }
 
-// live is how many writes a key holds that are no deletions.
+// live returns how many siblings of a key are not deletions.
 func (it Item) live(name string) (n int) {
 	for _, w := range it.Siblings {
 		if !w.to(name).Delete {
@@ -162,8 +163,8 @@ func (it Item) live(name string) (n int) {
 	return n
 }
 
-// changed reports whether what a transaction has read of a key is not what there is now
-// (T3): something newer, or, of several that it has read, not all.
+// changed reports whether a key has changed since a transaction read it (T3). It has if there is a
+// newer write, or fewer siblings than were read.
 func (s *Server) changed(in *Look, seen Seen, now Item) bool {
 	if !s.opt.Concurrent {
 		return seen.Stamp.Less(now.Stamp)

@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// Snap is what a transaction reads from: one causal cut, the same at every server.
+// Snap is the snapshot that a transaction reads: one causal cut, the same at every server.
 type Snap struct {
 	Set  Frontier
-	View *View // it was fixed in; what was retired by then belongs to it
+	View *View // in which it was fixed; writes of incarnations that it counts as retired belong to the snapshot
 }
 
-// Has reports whether a write belongs to a snapshot.
+// Has reports whether a write belongs to the snapshot.
 func (p Snap) Has(d Dot) bool {
 	return d != Dot{} && (p.Set.Covers(d) || p.View != nil && p.View.Retired(d.Incarnation))
 }
 
-// contains reports whether all of a set belongs to a snapshot.
+// contains reports whether all of a set belongs to the snapshot.
 func (p Snap) contains(f Frontier) bool {
 	return f.Within(p.Set) || p.View != nil && f.Without(p.View.Retired).Within(p.Set)
 }
@@ -25,18 +25,18 @@ func (p Snap) contains(f Frontier) bool {
 type Seen struct {
 	Key          string
 	Stamp        Stamp
-	Incarnations int // how many there were, where concurrent writes are kept
+	Incarnations int // how many siblings there were, in a space that keeps them
 }
 
-// Look: a transaction wants several keys as of its snapshot. If they are not to be had any
-// more, and Seen may be looked at again, it wants all of them as of now.
+// Look: a transaction wants several keys as of its snapshot. If the server does not have them as of
+// the snapshot, and Extend is set, the server may move the snapshot to what is visible now (T3).
 type Look struct {
 	Op     Op
 	Keys   []string
 	At     Snap
 	Extend bool // no branch of the transaction reads elsewhere (T4)
 	Seen   []Seen
-	// Carried is what the transaction lays over what it reads.
+	// Carried are the writes that the transaction lays over what it reads.
 	Carried []*Write
 }
 
@@ -57,13 +57,13 @@ func (s *Server) look(in Look, out []Output) []Output {
 	return s.await(&wait{op: in.Op, keys: in.Keys, many: true, look: &in}, out)
 }
 
-// present reports whether a snapshot is what is visible now. Equal sets of different views
-// may leave out different incarnations (V5).
+// present reports whether a snapshot equals what is visible now. Equal sets of different views may
+// leave out different incarnations (V5).
 func (s *Server) present(at Snap) bool {
 	return at.View != nil && at.View.Number == s.view.Number && at.Set.Equal(s.visible.Frontier)
 }
 
-// pick is a key's value in a snapshot, if it is still known.
+// pick returns a key's value in a snapshot, and false if memory does not have it any more.
 func (s *Server) pick(k *key, at Snap) (Item, bool) {
 	switch {
 	case !k.complete:
@@ -81,8 +81,8 @@ func (s *Server) pick(k *key, at Snap) (Item, bool) {
 	return Item{}, false
 }
 
-// looked ends a Look whose keys have been asked for. What is not to be had at the snapshot
-// may be had now, if nothing that was read has changed since: then the snapshot moves (T3).
+// looked ends a Look whose keys are in memory. If a value of the snapshot is gone, the snapshot
+// moves to what is visible now, provided that no key that was read has changed (T3).
 func (s *Server) looked(w *wait, out []Output) []Output {
 	in, items := w.look, make([]Item, 0, len(w.look.Keys))
 	for _, name := range in.Keys {
@@ -121,8 +121,9 @@ func (s *Server) looked(w *wait, out []Output) []Output {
 	return s.unpinAll(w, out)
 }
 
-// retain keeps a former value of a key, among those above its base: below it some are not
-// known, and one more would pass for the newest of a snapshot that it is not (T2).
+// retain keeps a former value of a key, if its stamp is not below the key's base. Below the base
+// some versions are unknown, so the value would pass for the newest of a snapshot that it is not
+// (T2).
 func (s *Server) retain(k *key, v version) {
 	if s.opt.Versions < 2 || !k.complete || v.Stamp.Less(k.base) {
 		return
@@ -135,7 +136,7 @@ func (s *Server) retain(k *key, v version) {
 	if !full {
 		k.older = append(k.older, v)
 	}
-	if i < len(k.older) { // else it is one too many itself
+	if i < len(k.older) { // otherwise the value itself is the oldest of too many
 		copy(k.older[i+1:], k.older[i:])
 		k.older[i] = v
 	}
@@ -144,25 +145,25 @@ func (s *Server) retain(k *key, v version) {
 	}
 }
 
-// restart begins a key's versions anew.
+// restart leaves one version of a key.
 func (k *key) restart(it Item, d Dot) {
 	k.Item, k.dot, k.base, k.older = it, d, it.Stamp, nil
 }
 
-// Tx is a transaction, or a branch of one: it travels with its workflow. Begin comes first.
+// Tx is a transaction, or a branch of one. It travels with its workflow. Begin comes first.
 type Tx struct {
 	Session
 	At     Snap
 	Seen   []Seen // sorted
 	Buffer []Mut
-	Open   int  // branches that have not come back
-	Branch bool // it is one
+	Open   int  // branches that were not joined yet
+	Branch bool // this is a branch
 }
 
-// Begin fixes the snapshot; Began takes the answer.
+// Begin asks for the snapshot. Began takes the answer.
 func (t *Tx) Begin(op Op) ReadMany { return t.ReadMany(op) }
 
-// Began takes the answer to Begin, and reports whether there is one.
+// Began takes the answer to Begin, and reports whether the transaction has a snapshot.
 func (t *Tx) Began(r Reply) bool {
 	if r.Outcome == Done {
 		t.carried(r)
@@ -171,21 +172,21 @@ func (t *Tx) Began(r Reply) bool {
 	return r.Outcome == Done
 }
 
-// carried takes what a snapshot brings with it: Deps is the snapshot's set, not what any
-// server has shown since.
+// carried takes what a snapshot brings. Deps grows by the snapshot's set, not by what the answering
+// server shows.
 func (t *Tx) carried(r Reply) {
 	t.Deps = t.Deps.Union(r.At.Set)
 	t.hears(r.At.View)
 	t.carry(r.Carried...)
 }
 
-// Look asks for several keys. Nothing may be bare.
+// Look asks for several keys. Bare must be empty.
 func (t *Tx) Look(op Op, keys ...string) Look {
 	return Look{op, keys, t.At, t.Open == 0 && !t.Branch, t.Seen, t.Carried}
 }
 
-// Looked takes the answer to a Look: what the transaction sees of its keys. If it is Stale
-// the workflow begins again.
+// Looked takes the answer to a Look, and returns what the transaction sees of its keys. If the
+// outcome is Stale, the workflow begins the transaction again.
 func (t *Tx) Looked(r Reply, keys ...string) ([]Item, Outcome) {
 	if r.Outcome != Done {
 		return nil, r.Outcome
@@ -198,7 +199,7 @@ func (t *Tx) Looked(r Reply, keys ...string) ([]Item, Outcome) {
 		t.Time = max(t.Time, it.Stamp.Time) // M1
 		t.saw(Seen{name, it.Stamp, it.live(name)})
 		for _, m := range t.Buffer {
-			if m.Key == name { // the last one counts
+			if m.Key == name { // the last write of the transaction counts
 				it = Item{Exists: !m.Delete, Value: m.Value, Stamp: it.Stamp, Siblings: it.Siblings}
 			}
 		}
@@ -214,17 +215,18 @@ func (t *Tx) saw(n Seen) {
 	}
 }
 
-// Set buffers a write until Commit.
+// Set buffers a write until Commit. It replaces an earlier write of the key.
 func (t *Tx) Set(m Mut) {
 	t.Buffer = slices.DeleteFunc(slices.Clone(t.Buffer), func(o Mut) bool { return o.Key == m.Key })
 	t.Buffer = append(t.Buffer, m)
 }
 
-// Commit asks to write everything at once, as one write with one dot (T5). A branch does
-// not commit; and none may be open.
+// Commit asks to write the buffer as one write with one dot (T5). A branch must not commit, and no
+// branch may be open.
 func (t *Tx) Commit(op Op) Put { return t.Put(op, t.Buffer...) }
 
-// Fork is a branch that reads from the same snapshot; no snapshot moves until it is joined.
+// Fork returns a branch that reads from the same snapshot. The snapshot does not move until Join
+// (T4).
 func (t *Tx) Fork() *Tx {
 	t.Open++
 	f := *t

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// viewed enters a new ring, or hears that there is no place in it.
+// viewed enters a newer view. A server that is not in its ring has departed.
 func (s *Server) viewed(v View, out []Output) []Output {
 	if v.Number <= s.view.Number {
 		return out
@@ -23,8 +23,8 @@ func (s *Server) viewed(v View, out []Output) []Output {
 	return s.giveBack(out)
 }
 
-// salvage looks after the writes of departed incarnations, as the first server of a ring does,
-// whether it has just come or not (V3).
+// salvage asks for the writes of departed incarnations. The first server of a ring calls it with
+// every beat, so it asks once in a view and again after a failure (V3).
 func (s *Server) salvage(out []Output) []Output {
 	if s.salvaging || len(s.view.Departed) == 0 {
 		return out
@@ -37,8 +37,8 @@ func (s *Server) salvage(out []Output) []Output {
 	return append(out, Recover{s.view.Number, s.view.Departed})
 }
 
-// recovered puts the journal of departed incarnations onto the ring, causes first: each in
-// the order of its stamp, and before it what it names one by one, wherever that was made.
+// recovered puts the journals of departed incarnations onto the ring, ordered by stamp, and so
+// causes first. Causes that a write names one by one go before it, whichever incarnation made them.
 func (s *Server) recovered(in Recovered, out []Output) []Output {
 	switch {
 	case in.View != s.view.Number || s.expelled:
@@ -62,9 +62,9 @@ func (s *Server) rescue(l *load, out []Output) []Output {
 		}
 	}
 	switch {
-	case len(want) > 0 && l.asked != nil: // stable, and not received here
+	case len(want) > 0 && l.asked != nil: // journal and server both lack it, so it is stable at servers of another ring
 		return s.stranded(out)
-	case len(want) > 0: // V3: who made it may not have got it round yet
+	case len(want) > 0: // V3: the server that made it may not have sent it around the ring yet
 		slices.SortFunc(want, Dot.Compare)
 		c := s.call()
 		l.asked, s.loads[c] = slices.Compact(want), l
@@ -83,8 +83,8 @@ func (s *Server) rescue(l *load, out []Output) []Output {
 	return out
 }
 
-// poll asks external writes, as the first server of a ring does: that goes
-// round from here as if a client had brought it (M19).
+// poll asks for external writes. The first server of a ring puts them onto the ring as if a client
+// had brought them (M19).
 func (s *Server) poll(out []Output) []Output {
 	n := s.received.Upto(External)
 	if s.polling || above(n, s.stable.Upto(External)) >= uint64(s.opt.Window) || s.foreign() >= s.opt.WindowBytes { // M16
@@ -101,7 +101,7 @@ func (s *Server) polled(in Polled, out []Output) []Output {
 	s.polling = false
 	taken := s.foreign()
 	for _, w := range in.Writes {
-		if taken >= s.opt.WindowBytes { // M16: what follows is asked for again
+		if taken >= s.opt.WindowBytes { // M16: the next Poll asks for the rest
 			break
 		}
 		taken += w.Weight()
@@ -110,7 +110,7 @@ func (s *Server) polled(in Polled, out []Output) []Output {
 	return out
 }
 
-// foreign is what the log has of writes that came from outside.
+// foreign returns how many bytes of external writes the log has.
 func (s *Server) foreign() (n int) {
 	for _, w := range s.log {
 		if w.Dot.Incarnation == External {
@@ -120,14 +120,14 @@ func (s *Server) foreign() (n int) {
 	return n
 }
 
-// stranded gives a rescue up: another ring has gone on without this server, which will hear.
+// stranded ends a rescue. Another ring has gone on without this server, which will hear of it.
 func (s *Server) stranded(out []Output) []Output {
 	s.salvaging = false
 	return append(out, Event{FellBehind})
 }
 
-// retire reports incarnations of which everything has been shown everywhere, as the stability round that is back
-// has told every server (V4).
+// retire reports departed incarnations whose writes are all visible everywhere. The stability round
+// that has come back told every server that they are stable (V4).
 func (s *Server) retire(m StabilityRound, out []Output) []Output {
 	shown := m.Stable
 	if s.opt.Async {
@@ -148,29 +148,30 @@ func (s *Server) retire(m StabilityRound, out []Output) []Output {
 // first reports whether this is the first server of its ring.
 func (s *Server) first() bool { return s.view.Ring[0] == s.opt.Incarnation }
 
-// retired reports whether every write of an incarnation has been shown everywhere, and there will
-// be no other (V5).
+// retired reports whether every write of an incarnation is visible everywhere and no other can come
+// (V5).
 func (s *Server) retired(o Incarnation) bool { return s.view.Retired(o) }
 
-// Retired reports whether an incarnation is over and everything of it has been shown everywhere.
+// Retired reports whether an incarnation has departed and all of its writes are visible everywhere.
 func (v *View) Retired(o Incarnation) bool {
 	return o <= v.Newest && !slices.Contains(v.Ring, o) && !slices.Contains(v.Departed, o)
 }
 
-// has and shows are what was received and is visible, retired incarnations included.
+// has reports whether a write was received, and shows whether it is visible, retired incarnations
+// included.
 func (s *Server) has(d Dot) bool   { return s.received.Covers(d) || s.retired(d.Incarnation) }
 func (s *Server) shows(d Dot) bool { return s.visible.Covers(d) || s.retired(d.Incarnation) }
 
-// trim leaves out what is retired.
+// trim leaves out writes of retired incarnations.
 func (s *Server) trim(f Frontier) Frontier { return f.Without(s.retired) }
 
-// reached reports whether this server can show everything in deps.
+// reached reports whether this server has received everything in deps.
 func (s *Server) reached(deps Frontier) bool {
 	return deps.Within(s.received.Frontier) || s.trim(deps).Within(s.received.Frontier)
 }
 
-// asked gives a server that joins behind this one all that it must begin with. It joins in
-// the view that this server is in: what is passed on in that view reaches it (V2).
+// asked sends its state to a server that joins behind this one. The server joins in the current
+// view, so every write that this server forwards in the view reaches it (V2).
 func (s *Server) asked(in Asked, out []Output) []Output {
 	if in.View != s.view.Number || s.expelled {
 		return append(out, Event{StaleMessage})
@@ -178,7 +179,8 @@ func (s *Server) asked(in Asked, out []Output) []Output {
 	return append(out, Send{in.From, Snapshot{in.View, s.visible.share(), s.received.share(), s.stable, s.time, slices.Clone(s.log), s.durable, s.elder}})
 }
 
-// adopt begins with another's snapshot. What it has shown, and more, counts as forgotten.
+// adopt begins with the state of the predecessor. The predecessor may have forgotten values of
+// keys, so the floor is above every time that it has seen (M10).
 func (s *Server) adopt(c *Snapshot) {
 	s.visible = set{c.Visible, true}
 	s.received = set{c.Received, true}

@@ -1,6 +1,6 @@
 package mesh
 
-// What things take in memory, about, beside their keys and values.
+// Approximate sizes in memory, in bytes, without keys and values.
 const (
 	keyWeight   = 200
 	writeWeight = 160
@@ -8,7 +8,7 @@ const (
 	dotWeight   = 16
 )
 
-// Weight is about how many bytes a write takes in memory.
+// Weight returns approximately how many bytes a write takes in memory.
 func (w *Write) Weight() int {
 	n := writeWeight + dotWeight*(len(w.After)+w.Deps.Size())
 	for i := range w.Muts {
@@ -21,7 +21,7 @@ func (m *Mut) weight() int {
 	return mutWeight + len(m.Key) + len(m.Value) + dotWeight*len(m.Supersedes)
 }
 
-// weight is about how many bytes a key takes, its versions included.
+// weight returns approximately how many bytes a key takes, its versions included.
 func (k *key) weight() int {
 	n := keyWeight + len(k.name) + len(k.Value)
 	for _, v := range k.older {
@@ -38,7 +38,7 @@ func (k *key) weight() int {
 	return n + dotWeight*len(k.gone)
 }
 
-// weigh hears that what is known of a key has changed.
+// weigh updates the size of a key of which more or less is known.
 func (s *Server) weigh(k *key) {
 	if s.cache[k.name] != k { // evicted
 		return
@@ -48,7 +48,7 @@ func (s *Server) weigh(k *key) {
 	k.bytes = n
 }
 
-// full reports whether more is in memory than may be.
+// full reports whether memory exceeds its bounds.
 func (s *Server) full() bool { return len(s.dial) > s.opt.Keys || s.bytes > s.opt.Bytes }
 
 // owe counts an own write that is not known to be durable.
@@ -57,7 +57,7 @@ func (s *Server) owe(w *Write) {
 	s.owed += s.owing[w.Dot.N]
 }
 
-// paid counts no more the own writes up to a number.
+// paid stops counting own writes, from the one after from up to upto.
 func (s *Server) paid(from, upto uint64) {
 	for n := from + 1; n <= upto; n++ {
 		s.owed -= s.owing[n]
@@ -65,8 +65,8 @@ func (s *Server) paid(from, upto uint64) {
 	}
 }
 
-// crowded reports whether a caller is to try later: own writes that are not durable take as much as they may. One alone
-// may be as large as it is.
+// crowded reports whether own writes that are not durable fill their window, so that a caller must
+// try later. A single write may exceed WindowBytes.
 func (s *Server) crowded() bool {
 	return above(s.number, s.durable.Upto(s.opt.Incarnation)) >= uint64(s.opt.Window) || s.owed >= s.opt.WindowBytes
 }

@@ -5,7 +5,7 @@ type put struct {
 	op    Op
 	write *Write
 	try   int
-	void  bool // the store has refused it
+	void  bool // the store refused it, so its number goes to an empty write (M2)
 	with  []*Write
 }
 
@@ -53,15 +53,16 @@ func (s *Server) persist(p *put, out []Output) []Output {
 	return append(out, Persist{c, p.write, p.try, p.with})
 }
 
-// persisted hears of an own write. Nobody learns of it before the store has it (M2).
+// persisted takes the store's answer for an own write. No other server learns of the write before
+// (M2).
 func (s *Server) persisted(in Persisted, out []Output) []Output {
 	p := s.pending[in.Call]
 	delete(s.pending, in.Call)
 	switch in.Status {
-	case StatusUnknown: // M2: it may have been committed, or may still, so its number is taken
+	case StatusUnknown: // M2: the write may have been committed, or may still be, so its number is taken
 		p.try++
 		return s.persist(p, append(out, Event{Retried}))
-	case Refused: // M2: a gap would stop the stability vector for good
+	case Refused: // M2: nothing after a missing number would become stable
 		void := *p.write
 		void.Muts = nil
 		p.write, p.void = &void, true
@@ -70,10 +71,12 @@ func (s *Server) persisted(in Persisted, out []Output) []Output {
 		s.expelled = true
 		return s.refuse(p.op, Expelled, out)
 	}
-	if s.expelled { // its session asks elsewhere: the journal has it, and it is recovered from there
+	if s.expelled {
+		// The session must ask elsewhere: the write is in the journal, and is recovered from there.
 		return s.refuse(p.op, Expelled, out)
 	}
-	if !s.received.Covers(p.write.Dot) { // somebody may have found it in the store and sent it round already
+	if !s.received.Covers(p.write.Dot) {
+		// A reader may have found the write in the store and put it onto the ring already.
 		s.take(p.write) // M3
 	}
 	out = s.forward(s.opt.Incarnation, p.write, out)

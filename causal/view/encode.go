@@ -7,11 +7,11 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// ErrFormat is what decoding returns for what no encoder of this version has made.
+// ErrFormat is what decoders return for bytes that no encoder of this version has made.
 var ErrFormat = errors.New("causal: a message about the ring is damaged or of another version; run one version of freshet on all nodes")
 
 const (
-	encoding      = 1 // of a Grant, and of a View without a key, which coordinators may keep
+	encoding      = 1 // of a Grant, and of a View without a key, which a coordinator may still have
 	viewEncoding  = 2
 	renewEncoding = 2
 )
@@ -107,7 +107,7 @@ func appendIncarnations(b []byte, incarnations []uint32) []byte {
 	return b
 }
 
-// decoder takes an encoding apart; once it is bad it stays so.
+// decoder reads an encoding. After the first mistake it is bad for good and returns zeros.
 type decoder struct {
 	b   []byte
 	bad bool
@@ -148,7 +148,7 @@ func (d *decoder) incarnation() uint32 {
 	return uint32(n)
 }
 
-// count is how many things follow, each of a byte at least.
+// count reads how many elements follow, each of which takes at least one byte.
 func (d *decoder) count() int {
 	n := d.num()
 	if n > uint64(len(d.b)) {

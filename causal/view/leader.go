@@ -12,11 +12,11 @@ import (
 type Place struct {
 	Incarnation uint32
 	Name        string // unique for ever
-	Addr        string // where the others reach it
-	Host        string // the process that it runs in
+	Addr        string // where other servers reach it
+	Host        string // the process in which it runs
 }
 
-// View is a ring.
+// View is a numbered ring of servers.
 type View struct {
 	Number   uint64
 	Ring     []Place
@@ -25,7 +25,7 @@ type View struct {
 	Key      []byte // authenticates the tokens of the ring's sessions; drawn once (K9)
 }
 
-// Sum tells views apart that have the same number: it is 0 for the View before the first.
+// Sum distinguishes views that have the same number. It is 0 for the view before the first.
 func (v View) Sum() uint64 {
 	if v.Number == 0 {
 		return 0
@@ -37,40 +37,40 @@ func (v View) Sum() uint64 {
 	return h
 }
 
-// Known is what the store of a ring says of the incarnations that have begun there.
+// Known is what the store of a ring says about the incarnations that have begun there.
 type Known struct {
 	Newest uint32   // the largest number
-	Open   []uint32 // incarnations of which the store may have writes that have not been everywhere
-	Number uint64   // the largest number of a view that has claimed the rows
+	Open   []uint32 // incarnations of which the store may have writes that some server has not received
+	Number uint64   // the largest number of a view that has claimed to merge into the rows
 }
 
-// Renew is what a member asks the leader, at every beat.
+// Renew is a member's request to the leader, sent at every beat.
 type Renew struct {
 	Name, Addr, Host string
-	Incarnation      uint32 // 0: it has no number yet
+	Incarnation      uint32 // 0: the member has no number yet
 	Seq              uint64 // grows with every Renew of the incarnation
-	Knows            bool   // it has what a member must know (K5)
+	Knows            bool   // the server has what a member must know (K5)
 	Leaving          bool
-	Retired          []uint32 // incarnations of which everything has been everywhere
-	View, Sum        uint64   // the latest view it has heard of (K8)
-	Store            Known    // as the store was when the incarnation began to ask (K8); only while it has no number
+	Retired          []uint32 // incarnations whose writes are all visible everywhere (K4)
+	View, Sum        uint64   // the latest view that the member has heard of (K8)
+	Store            Known    // as read when the incarnation began to ask (K8); only while it has no number
 }
 
 // Grant answers a Renew.
 type Grant struct {
 	Seq         uint64
-	Incarnation uint32     // the member's number; 0: it has none yet, ask again
-	Length      lease.Tick // of the lease, from when the Renew was sent, if the View has the member in its ring
+	Incarnation uint32     // the member's number; 0: it has none yet and must ask again
+	Length      lease.Tick // of the lease, from when the Renew was sent, if View has the member in its ring
 	View        View
 }
 
-// Options of a Leader.
+// Options configures a Leader.
 type Options struct {
-	// Length of a lease. Default 10 s.
+	// Length is the length of a lease. Default 10 s.
 	Length lease.Tick
-	// Silence after which a member is left out. Default Length.
+	// Silence is the time without a Renew after which a member is removed. Default Length.
 	Silence lease.Tick
-	// Key is the ring's if it has none yet: random bytes.
+	// Key is random bytes. It becomes the ring's token key if the ring has none yet (K9).
 	Key []byte
 }
 
@@ -78,31 +78,30 @@ type Options struct {
 type Leader struct {
 	opt    Options
 	term   uint64
-	led    lease.Tick // leadership holds before this
-	alone  lease.Tick // nobody is left out before this: the predecessor may grant leases (K6)
-	since  lease.Tick // nor for silence before this
-	view   View       // decided
-	stored View       // and stored (K1)
+	led    lease.Tick // leadership holds before this time
+	alone  lease.Tick // no member is removed before this time: the predecessor may still grant leases (K6)
+	since  lease.Tick // no member is removed for silence before this time (K6)
+	view   View       // the latest that was decided
+	stored View       // the latest that was stored (K1)
 	sum    uint64     // of stored
-	fresh  uint64     // the number with which this leader began anew, for its state was older (K8)
+	fresh  uint64     // the number of the view with which this leader began anew, because its state was older (K8)
 	saving bool
 	seen   map[uint32]heard
 }
 
-// heard is what a member has said of itself.
+// heard is what a member's Renews have said.
 type heard struct {
 	at    lease.Tick
 	knows bool
 }
 
-// Save asks the coordinator to store a view if Term is still the newest. It is answered
-// by exactly one Saved.
+// Save asks the coordinator to store a view if no newer term exists. Exactly one Saved answers it.
 type Save struct {
 	Term uint64
 	View View
 }
 
-// NewLeader returns a leader that does not lead.
+// NewLeader returns a leader that does not lead yet.
 func NewLeader(opt Options) *Leader {
 	if opt.Length <= 0 {
 		opt.Length = 10e9
@@ -113,8 +112,8 @@ func NewLeader(opt Options) *Leader {
 	return &Leader{opt: opt, seen: map[uint32]heard{}}
 }
 
-// Elected makes the leader the leader of a term until led, with the view its predecessor
-// stored, who may have granted leases for as long as slack since.
+// Elected makes the leader lead in a term until led. v is the view that its predecessor stored. The
+// predecessor may go on granting leases for slack from now.
 func (k *Leader) Elected(now lease.Tick, term uint64, led, slack lease.Tick, v View) {
 	k.term, k.led, k.view, k.stored, k.saving = term, led, v, v, false
 	k.alone = now + slack // K6
@@ -127,7 +126,7 @@ func (k *Leader) Elected(now lease.Tick, term uint64, led, slack lease.Tick, v V
 	}
 }
 
-// Led extends the leadership of term.
+// Led extends the leadership of a term.
 func (k *Leader) Led(term uint64, led lease.Tick) {
 	if term == k.term {
 		k.led = max(k.led, led)
@@ -137,7 +136,8 @@ func (k *Leader) Led(term uint64, led lease.Tick) {
 // Leads reports whether the leader may decide at now.
 func (k *Leader) Leads(now lease.Tick) bool { return k.term != 0 && now < k.led }
 
-// Saved answers Save. Not ok means that another term is newer.
+// Saved takes the answer to a Save. If ok is false, another term is newer, and the leader stops
+// leading.
 func (k *Leader) Saved(term, number uint64, ok bool) (again []Save) {
 	if term != k.term || !k.saving {
 		return nil
@@ -153,8 +153,8 @@ func (k *Leader) Saved(term, number uint64, ok bool) (again []Save) {
 	return k.save()
 }
 
-// Renewed takes what a member asks, and answers it; not ok means that the leader does not
-// lead, and says nothing.
+// Renewed takes a member's Renew and answers it. If ok is false, the leader does not lead and must
+// not answer.
 func (k *Leader) Renewed(now lease.Tick, in Renew) (g Grant, saves []Save, ok bool) {
 	if !k.Leads(now) {
 		return g, nil, false
@@ -164,16 +164,18 @@ func (k *Leader) Renewed(now lease.Tick, in Renew) (g Grant, saves []Save, ok bo
 	}
 	i := slices.IndexFunc(k.view.Ring, func(m Place) bool { return m.Name == in.Name })
 	switch {
-	case k.older(in): // it is asked again when leases of a predecessor are over
+	case k.older(in): // the member asks again when leases of a predecessor are over
 	case i < 0 && in.Incarnation == 0 && !in.Leaving:
 		k.join(now, in)
 	case i >= 0 && in.Leaving && now >= k.alone:
 		k.out(func(m Place) bool { return m.Name == in.Name })
 	case i >= 0 && (in.Incarnation == 0 || in.Incarnation == k.view.Ring[i].Incarnation):
 		o := k.view.Ring[i].Incarnation
-		k.seen[o] = heard{now, in.Knows || in.Incarnation == 0 && k.seen[o].knows} // it may not have heard of its place
+		// A Renew that was sent before the member heard of its place does not say what it knows.
+		k.seen[o] = heard{now, in.Knows || in.Incarnation == 0 && k.seen[o].knows}
 		if now >= k.alone {
-			k.out(func(Place) bool { return false }) // K5: who knew may have gone while another leader led
+			// K5: members that know may have left while another leader led.
+			k.out(func(Place) bool { return false })
 		}
 	}
 	for _, o := range in.Retired { // K4
@@ -190,25 +192,28 @@ func (k *Leader) Renewed(now lease.Tick, in Renew) (g Grant, saves []Save, ok bo
 	return g, saves, true
 }
 
-// maxIncarnation is the largest number that an incarnation may have: the one above is for external writes.
+// maxIncarnation is the largest number of an incarnation. The number above it is for external
+// writes.
 const maxIncarnation = math.MaxUint32 - 1
 
-// older reports whether somebody knows of what this leader, or a predecessor whose state it has, never decided: the
-// state of the coordinator was lost, or an old one was restored (K8).
+// older reports whether a member knows of something that neither this leader nor a predecessor
+// whose state it has decided. Then the state of the coordinator was lost, or an old one was
+// restored (K8).
 func (k *Leader) older(in Renew) bool {
 	switch {
 	case max(in.Incarnation, in.Store.Newest) > k.view.Newest, in.Store.Number > k.view.Number:
 		return true
-	case in.View < k.fresh: // the views from there on are above it
+	case in.View < k.fresh: // this leader began anew above that view
 		return false
 	}
 	return in.View > k.stored.Number || in.View == k.stored.Number && in.Sum != k.sum
 }
 
-// begin leaves everybody out, and goes on with numbers that nobody has used (K8).
+// begin removes all members, and continues with numbers above every number that is known to be used
+// (K8).
 func (k *Leader) begin(in Renew) {
 	if max(in.Incarnation, in.Store.Newest) > maxIncarnation || max(in.View, in.Store.Number) >= math.MaxUint64/2 {
-		return // no leader and no store says so
+		return // no leader and no store has such numbers
 	}
 	k.out(func(Place) bool { return true })
 	k.view.Newest = max(k.view.Newest, in.Incarnation, in.Store.Newest)
@@ -216,7 +221,7 @@ func (k *Leader) begin(in Renew) {
 	k.fresh = k.view.Number
 }
 
-// join puts a new incarnation at the end of the ring.
+// join adds a new incarnation at the end of the ring.
 func (k *Leader) join(now lease.Tick, in Renew) {
 	if k.view.Newest >= maxIncarnation {
 		return // the numbers are used up
@@ -224,20 +229,21 @@ func (k *Leader) join(now lease.Tick, in Renew) {
 	k.view.Number++
 	k.view.Newest++ // K2
 	o := k.view.Newest
-	if len(k.view.Ring) == 0 { // K8: a state that is older may have forgotten them
+	if len(k.view.Ring) == 0 { // K8: an older state may lack departed incarnations
 		k.view.Departed = slices.Compact(slices.Sorted(slices.Values(slices.Concat(k.view.Departed, in.Store.Open))))
 		k.view.Departed = slices.DeleteFunc(k.view.Departed, func(l uint32) bool { return l == 0 || l >= o })
 	}
-	k.seen[o] = heard{at: now, knows: len(k.view.Ring) == 0} // K5: who is alone asks the store
+	k.seen[o] = heard{at: now, knows: len(k.view.Ring) == 0} // K5: a member that is alone asks the store
 	k.view.Ring = append(slices.Clip(k.view.Ring), Place{o, in.Name, in.Addr, in.Host})
 }
 
-// out leaves members out; if none is left that knows what a member must, all of them (K5).
+// out removes members. If no remaining member knows what a member must, it removes all of them
+// (K5).
 func (k *Leader) out(which func(Place) bool) {
 	left := slices.DeleteFunc(slices.Clone(k.view.Ring), which)
 	knows := func(m Place) bool {
 		h, heard := k.seen[m.Incarnation]
-		return h.knows || !heard // it may have told a predecessor, and will tell us
+		return h.knows || !heard // it may have told a predecessor that it knows, and will tell this leader
 	}
 	if !slices.ContainsFunc(left, knows) {
 		left = nil
@@ -255,7 +261,7 @@ func (k *Leader) out(which func(Place) bool) {
 	k.view.Number++
 }
 
-// Beat leaves out who was silent for too long.
+// Beat removes members that were silent for too long.
 func (k *Leader) Beat(now lease.Tick) []Save {
 	if !k.Leads(now) || now < k.since {
 		return nil
@@ -264,16 +270,16 @@ func (k *Leader) Beat(now lease.Tick) []Save {
 	return k.save()
 }
 
-// Gone leaves out who lived in a process that was seen to end.
+// Gone removes the members of a process that was seen to end.
 func (k *Leader) Gone(now lease.Tick, host string) []Save {
-	if !k.Leads(now) || now < k.alone { // else its silence tells
+	if !k.Leads(now) || now < k.alone { // Beat removes them later, for their silence
 		return nil
 	}
 	k.out(func(m Place) bool { return m.Host == host })
 	return k.save()
 }
 
-// save writes the view down, one at a time.
+// save stores the latest view, one view at a time.
 func (k *Leader) save() []Save {
 	if k.saving || k.stored.Number == k.view.Number {
 		return nil
@@ -282,10 +288,10 @@ func (k *Leader) save() []Save {
 	return []Save{{k.term, k.view}}
 }
 
-// View is the latest view that was stored.
+// View returns the latest view that was stored.
 func (k *Leader) View() View { return k.stored }
 
-// Check panics if the leader's state is impossible. It is for tests.
+// Check panics if the leader's state breaks an invariant. It is for tests.
 func (k *Leader) Check() {
 	names := map[string]bool{}
 	for _, v := range []View{k.view, k.stored} {

@@ -6,33 +6,33 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// MemberOptions describe one incarnation of a server.
+// MemberOptions describes one incarnation of a server.
 type MemberOptions struct {
 	Name string // unique for ever
 	Addr string
 	Host string
-	// Store is what the store knows of the incarnations that have begun there.
+	// Store is what the store says about the incarnations that have begun there.
 	Store Known
 	// Drift bounds how much any clock may run fast or slow, in millionths. Default 200.
 	Drift int64
 }
 
-// Member is a server's side. It is not safe for concurrent use.
+// Member keeps one server's lease and view. It is not safe for concurrent use.
 type Member struct {
 	opt         MemberOptions
 	seq         uint64
-	sent        map[uint64]lease.Tick // when the last were sent
+	sent        map[uint64]lease.Tick // when the latest Renews were sent
 	incarnation uint32
-	until       lease.Tick // of the lease
-	length      lease.Tick // of the longest lease heard of
+	until       lease.Tick // when the lease ends
+	length      lease.Tick // of the longest lease that was granted
 	view        View
 	sum         uint64                // of view
-	departed    map[uint32]lease.Tick // when it was heard that an incarnation is over (K7)
+	departed    map[uint32]lease.Tick // when the member heard that an incarnation has departed (K7)
 	retired     map[uint32]bool
 	leaving     bool
 }
 
-const maxSent = 64 // older ones can have no answer that still counts
+const maxSent = 64 // answers to older Renews do not count any more
 
 // NewMember returns an incarnation that has no number yet.
 func NewMember(opt MemberOptions) *Member {
@@ -42,7 +42,8 @@ func NewMember(opt MemberOptions) *Member {
 	return &Member{opt: opt, sent: map[uint64]lease.Tick{}, departed: map[uint32]lease.Tick{}, retired: map[uint32]bool{}}
 }
 
-// Beat is what to ask the leader. knows says that the server has what a member must know.
+// Beat returns the next Renew for the leader. knows says that the server has what a member must
+// know.
 func (m *Member) Beat(now lease.Tick, knows bool) Renew {
 	m.seq++
 	m.sent[m.seq] = now
@@ -59,13 +60,13 @@ func (m *Member) Beat(now lease.Tick, knows bool) Renew {
 	return r
 }
 
-// Granted takes an answer, and reports whether it told of a newer view.
+// Granted takes an answer of the leader, and reports whether it brought a newer view.
 func (m *Member) Granted(now lease.Tick, g Grant) (newer bool) {
 	sent, ok := m.sent[g.Seq]
 	if !ok {
 		return false
 	}
-	if m.incarnation == 0 { // else an ask that was late may have been given a place of its own
+	if m.incarnation == 0 { // otherwise a delayed Renew may have been given a place of its own
 		m.incarnation = g.Incarnation
 	}
 	m.length = max(m.length, g.Length)
@@ -77,37 +78,38 @@ func (m *Member) Granted(now lease.Tick, g Grant) (newer bool) {
 			}
 		}
 	}
-	if m.Place() >= 0 && g.View.Number == m.view.Number && g.View.Sum() == m.sum { // K3, and K8: it may be another view
+	if m.Place() >= 0 && g.View.Number == m.view.Number && g.View.Sum() == m.sum {
+		// K3. K8: a view with the same number may still be another one.
 		m.until = max(m.until, sent+lease.Shorten(g.Length, m.opt.Drift))
 	}
 	return newer
 }
 
-// Incarnation is the incarnation's number, 0 if it has none yet.
+// Incarnation returns the incarnation's number, or 0 if it has none yet.
 func (m *Member) Incarnation() uint32 { return m.incarnation }
 
-// View is the latest view heard of.
+// View returns the latest view that the member has heard of.
 func (m *Member) View() View { return m.view }
 
-// Place is where the incarnation stands in the ring; -1 if it is not in it.
+// Place returns the position of the incarnation in the ring, or -1 if it is not in it.
 func (m *Member) Place() int {
 	return slices.IndexFunc(m.view.Ring, func(p Place) bool {
 		return p.Name == m.opt.Name && (m.incarnation == 0 || m.incarnation == p.Incarnation)
 	})
 }
 
-// Until is when the lease ends: before it the server may serve.
+// Until returns when the lease ends. Before that time the server may serve.
 func (m *Member) Until() lease.Tick { return m.until }
 
-// Ended is when a departed incarnation surely answers nobody any more (K7). Not ok means that
-// it is not known to be lost, or how long leases are.
+// Ended returns when a departed incarnation certainly answers no caller any more (K7). ok is false
+// if the member has not heard that the incarnation departed, or how long leases are.
 func (m *Member) Ended(incarnation uint32) (at lease.Tick, ok bool) {
 	heard, ok := m.departed[incarnation]
 	return heard + lease.Lengthen(m.length, 2*m.opt.Drift), ok && m.length > 0
 }
 
-// Retire remembers to tell the leader that everything of an incarnation has been everywhere.
+// Retire remembers to tell the leader that all writes of an incarnation are visible everywhere.
 func (m *Member) Retire(incarnation uint32) { m.retired[incarnation] = true }
 
-// Leave makes every later Renew ask to be left out.
+// Leave makes every later Renew ask for removal from the ring.
 func (m *Member) Leave() { m.leaving = true }

@@ -5,11 +5,11 @@ import (
 	"github.com/freshet-cache/freshet/causal/mesh"
 )
 
-// large is what an encoding may take without its memory being given back.
+// large bounds, in bytes, the memory that a Stream keeps for its next message.
 const large = 1 << 20
 
-// AppendPart appends a message behind its length: a frame is one or more of these, in the
-// order in which they were sent.
+// AppendPart appends a message behind its length. A frame is one or more such parts, in the order
+// in which they were sent.
 func (s *Stream) AppendPart(frame []byte, m mesh.Message) []byte {
 	s.part = s.Append(s.part[:0], m)
 	frame = dot.AppendBytes(frame, s.part)
@@ -19,8 +19,8 @@ func (s *Stream) AppendPart(frame []byte, m mesh.Message) []byte {
 	return frame
 }
 
-// DecodeFrame decodes the messages of a frame, and appends them. After an error the
-// connection is of no use any more, and nothing of the frame counts.
+// DecodeFrame decodes the messages of a frame, and appends them to out. After an error the
+// connection must be closed, and the caller ignores the whole frame.
 func (s *Stream) DecodeFrame(b []byte, out []mesh.Message) ([]mesh.Message, error) {
 	r := dot.NewReader(b)
 	for more := true; more; more = !r.Done() {

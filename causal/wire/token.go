@@ -8,9 +8,9 @@ import (
 	"github.com/freshet-cache/freshet/causal/mesh"
 )
 
-// Token is the session for the next step of its workflow. Up to limit bytes it carries
-// writes with their values, beyond that only their dots: the journal has the rest. What it
-// takes then is bounded by the servers and by the writes that are visible nowhere.
+// Token returns a session as bytes for the next step of its workflow. Up to limit bytes it carries
+// writes with their values, beyond that only their dots, and the journal has the rest. The number
+// of servers and of writes that are not visible then bounds its length.
 func Token(s *mesh.Session, limit int) []byte {
 	head := binary.AppendUvarint(append(make([]byte, 0, usual), wireVersion), s.Time)
 	head = dot.AppendFrontier(head, s.Deps)
@@ -28,14 +28,14 @@ func Token(s *mesh.Session, limit int) []byte {
 	return dot.AppendDots(b, bare)
 }
 
-// MaxToken is the longest token that Resume takes.
+// MaxToken is the length in bytes of the longest token that Resume accepts.
 const MaxToken = 1 << 20
 
-// mostTime is above every time that a session has seen: stores take none that is larger.
+// mostTime exceeds every time that a session may have seen. Stores accept no larger time.
 const mostTime = 1 << 62
 
-// Resume is the session that a token stands for. Whoever lets tokens pass through
-// others' hands must see to it that they come back unchanged.
+// Resume returns the session that a token encodes. A caller that gives tokens to clients must
+// authenticate them: Resume does not notice a changed token.
 func Resume(token []byte) (*mesh.Session, error) {
 	r := dot.NewReader(token)
 	if len(token) > MaxToken || r.Byte() != wireVersion {
@@ -56,7 +56,7 @@ func Resume(token []byte) (*mesh.Session, error) {
 	return s, nil
 }
 
-// TxToken is a transaction, or a branch of one, for the next step of its workflow. It
+// TxToken returns a transaction, or a branch of one, as bytes for the next step of its workflow. It
 // carries all values.
 func TxToken(t *mesh.Tx) []byte {
 	b := dot.AppendBytes(append(make([]byte, 0, 2*usual), wireVersion), Token(&t.Session, MaxToken))
@@ -74,7 +74,7 @@ func TxToken(t *mesh.Tx) []byte {
 	return append(b, 0)
 }
 
-// ResumeTx is the transaction that a token stands for; see Resume.
+// ResumeTx returns the transaction that a token encodes. See Resume.
 func ResumeTx(token []byte) (*mesh.Tx, error) {
 	r := dot.NewReader(token)
 	if len(token) > 2*MaxToken || r.Byte() != wireVersion {
@@ -102,7 +102,7 @@ func ResumeTx(token []byte) (*mesh.Tx, error) {
 	return t, nil
 }
 
-// appendView appends a view; there is none before the snapshot is fixed.
+// appendView appends a view, or nil before the snapshot is fixed.
 func appendView(b []byte, v *mesh.View) []byte {
 	if v == nil {
 		return append(b, 0)

@@ -1,6 +1,6 @@
-// Package wire encodes what servers of package mesh say to each other, what the journal
-// keeps of a write, and the tokens of sessions. What was not made by an encoder of this
-// version is refused, and nothing panics.
+// Package wire encodes the messages between servers of package mesh, the journal entries of writes,
+// and the tokens of sessions. Decoders refuse what no encoder of this version has made, and never
+// panic.
 package wire
 
 import (
@@ -13,19 +13,19 @@ import (
 	"github.com/freshet-cache/freshet/causal/mesh"
 )
 
-// ErrFormat is what decoding returns for what no encoder of this version has made.
+// ErrFormat is what decoders return for bytes that no encoder of this version has made.
 var ErrFormat = errors.New("causal: the encoding is damaged or of another version; both sides must run compatible releases")
 
-// The first byte of every encoding. A write that came from outside is encoded by the
-// store's trigger, in words that a database has.
+// The first byte of every encoding. The store's trigger encodes external writes, with the means
+// that a database has.
 const (
 	externalVersion = 0
 	wireVersion     = 1
 )
 
-// Stream encodes what is sent on one connection, or decodes what arrives on it: the causes
-// of a write are told as what has changed since the last one. Each side has its own, and
-// begins with a new one when a connection is opened. The zero Stream is ready.
+// Stream encodes the messages of one connection, or decodes them. It encodes the causes of a write
+// as their difference from those of the previous write. Each side has its own Stream, and a new one
+// for each connection. The zero Stream is ready.
 type Stream struct {
 	last dot.Frontier
 	part []byte // memory for the next message
@@ -76,8 +76,7 @@ func (s *Stream) Append(b []byte, m mesh.Message) []byte {
 	panic(fmt.Sprintf("wire: %T has no encoding", m))
 }
 
-// Decode decodes a message, which must be all of b. After an error the connection is of
-// no use any more.
+// Decode decodes a message, which must be all of b. After an error the connection must be closed.
 func (s *Stream) Decode(b []byte) (mesh.Message, error) {
 	r := dot.NewReader(b)
 	if r.Byte() != wireVersion {
@@ -120,7 +119,7 @@ func AppendWrite(b []byte, w *mesh.Write) []byte {
 	return appendBody(dot.AppendFrontier(append(slices.Grow(b, usual), wireVersion), w.Deps), w)
 }
 
-// usual is what most messages take.
+// usual is how many bytes most messages take at most.
 const usual = 160
 
 // DecodeWrite decodes a write, which must be all of b.
@@ -139,8 +138,8 @@ func DecodeWrite(b []byte) (*mesh.Write, error) {
 	return w, nil
 }
 
-// external decodes what a trigger has left of a write: number, time, key behind its length,
-// and value behind a byte that says whether there is one.
+// external decodes an external write as the trigger encodes it: number, time, key behind its
+// length, and value behind a byte that says whether there is one.
 func external(b []byte) (*mesh.Write, error) {
 	const head = 1 + 8 + 8 + 4
 	if len(b) < head {
@@ -184,13 +183,13 @@ func DecodeWrites(b []byte) (out []*mesh.Write, err error) {
 	return out, nil
 }
 
-// AppendSet appends the encoding of a set of writes, for the mark that a store keeps beside
-// its rows.
+// AppendSet appends the encoding of a set of writes. A store keeps it as the mark of what was
+// merged into its rows.
 func AppendSet(b []byte, f dot.Frontier) []byte {
 	return dot.AppendFrontier(append(b, wireVersion), f)
 }
 
-// DecodeSet decodes a set of writes, which must be all of b. Of nothing it is empty.
+// DecodeSet decodes a set of writes, which must be all of b. An empty b is the empty set.
 func DecodeSet(b []byte) (f dot.Frontier, err error) {
 	if len(b) == 0 {
 		return f, nil
@@ -205,14 +204,14 @@ func DecodeSet(b []byte) (f dot.Frontier, err error) {
 	return f, nil
 }
 
-// appendBody appends all of a write but its Deps.
+// appendBody appends everything of a write except its Deps.
 func appendBody(b []byte, w *mesh.Write) []byte {
 	b = dot.AppendNamed(b, w.Dot, w.After)
 	b = binary.AppendUvarint(binary.AppendUvarint(b, w.Stamp.Time), uint64(w.Stamp.Incarnation))
 	return appendMuts(b, w.Muts)
 }
 
-// What there is of a mutation.
+// Flags of an encoded mutation.
 const (
 	hasValue byte = 1 << iota
 	hasSiblings
@@ -240,7 +239,7 @@ func appendMuts(b []byte, muts []mesh.Mut) []byte {
 }
 
 func body(r *dot.Reader, deps dot.Frontier) *mesh.Write {
-	whole := &struct { // nearly all writes set one key
+	whole := &struct { // one allocation, because nearly all writes set one key
 		mesh.Write
 		muts [1]mesh.Mut
 	}{Write: mesh.Write{Deps: deps}}
