@@ -156,9 +156,9 @@ func (o *Options) check() error {
 	}
 	switch {
 	case o.Store == nil:
-		return errors.New("causal: Options.Store is nil; give it a store, for example memory.NewDotted")
+		return errors.New("causal: Options.Store is nil; give it a store, for example memory.NewJournal")
 	case o.Incarnation == 0 || !self:
-		return fmt.Errorf("causal: Options.Self is %d, which is not in the view's ring; an incarnation of a server has a number above 0", o.Incarnation)
+		return fmt.Errorf("causal: Options.Incarnation is %d, which is not in the view's ring; an incarnation of a server has a number above 0", o.Incarnation)
 	case len(o.View.Ring) > 1 && o.Dial == nil:
 		return errors.New("causal: Options.Dial is nil, and the view has other servers")
 	case o.Joins && len(o.View.Ring) == 1:

@@ -174,5 +174,5 @@ func (s *Server) changed(in *Look, seen Seen, now Item) bool {
 			return true
 		}
 	}
-	return now.live(seen.Key) < seen.Incarnations
+	return now.live(seen.Key) < seen.Siblings
 }

@@ -23,9 +23,9 @@ func (p Snap) contains(f Frontier) bool {
 
 // Seen is what a transaction has read of a key.
 type Seen struct {
-	Key          string
-	Stamp        Stamp
-	Incarnations int // how many siblings there were, in a space that keeps them
+	Key      string
+	Stamp    Stamp
+	Siblings int // how many there were, without deletions, in a space that keeps them
 }
 
 // Look: a transaction wants several keys as of its snapshot. If the server does not have them as of

@@ -214,7 +214,7 @@ func TestBoundsOfTokens(t *testing.T) {
 		seen []Seen
 		ok   bool
 	}{
-		"keys in order": {[]Seen{{Key: "a"}, {Key: "b"}, {Key: "c", Incarnations: 3}}, true}, "a key twice": {[]Seen{{Key: "a"}, {Key: "a"}}, false}, "keys in another order": {[]Seen{{Key: "b"}, {Key: "a"}}, false},
+		"keys in order": {[]Seen{{Key: "a"}, {Key: "b"}, {Key: "c", Siblings: 3}}, true}, "a key twice": {[]Seen{{Key: "a"}, {Key: "a"}}, false}, "keys in another order": {[]Seen{{Key: "b"}, {Key: "a"}}, false},
 	} {
 		if got, err := ResumeTx(TxToken(&Tx{Seen: c.seen})); (err == nil) != c.ok || c.ok && !reflect.DeepEqual(got.Seen, c.seen) {
 			t.Errorf("%s: %+v, %v", what, got, err)

@@ -65,7 +65,7 @@ func TxToken(t *mesh.Tx) []byte {
 	for _, s := range t.Seen {
 		b = dot.AppendString(b, s.Key)
 		b = binary.AppendUvarint(binary.AppendUvarint(b, s.Stamp.Time), uint64(s.Stamp.Incarnation))
-		b = binary.AppendUvarint(b, uint64(s.Incarnations))
+		b = binary.AppendUvarint(b, uint64(s.Siblings))
 	}
 	b = binary.AppendUvarint(appendMuts(b, t.Buffer), uint64(t.Open))
 	if t.Branch {
@@ -86,7 +86,7 @@ func ResumeTx(token []byte) (*mesh.Tx, error) {
 	}
 	t := &mesh.Tx{Session: *s, At: mesh.Snap{Set: r.Frontier(), View: view(r)}}
 	for range r.Count() {
-		seen := mesh.Seen{Key: r.String(), Stamp: dot.Stamp{Time: r.Uint(), Incarnation: r.Incarnation()}, Incarnations: int(r.Incarnation())}
+		seen := mesh.Seen{Key: r.String(), Stamp: dot.Stamp{Time: r.Uint(), Incarnation: r.Incarnation()}, Siblings: int(r.Incarnation())}
 		if n := len(t.Seen); r.Bad() || n > 0 && t.Seen[n-1].Key >= seen.Key {
 			return nil, ErrFormat
 		}
