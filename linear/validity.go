@@ -29,7 +29,7 @@ func (r *validity) before(until lease.Tick) *validity {
 
 func (r *validity) serves(now lease.Tick) bool { return clink.Serves(now, r.handle.Until(), r.until) }
 
-// successors are the leases that replace a lease whose slice was split or joined. They hold the
+// successors are the leases that replace a lease whose slice was cut or joined. They hold the
 // keys without an interruption (R21).
 type successors struct{ list atomic.Pointer[[]successor] }
 
@@ -75,7 +75,7 @@ func (r *validity) heldBySuccessor(key string, now lease.Tick) bool {
 	return to != r && clink.Serves(now, to.handle.Until(), r.until)
 }
 
-// retagDelay is how long the cache collects splits and joins before it gives entries their current
+// retagDelay is how long the cache collects cuts and joins before it gives entries their current
 // validity.
 const retagDelay = time.Second
 
