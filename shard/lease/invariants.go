@@ -53,8 +53,8 @@ func (n *Node) Check() {
 	}
 }
 
-// Dump is the whole state as text, the same for the same state: for the explorer
-// to know it again.
+// Dump returns the whole state as text, the same text for the same state. The explorer recognizes
+// states by it.
 func (n *Node) Dump() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "node %s seq %d leaving %v done %v table %d", n.opt.Node, n.seq, n.leaving, n.done, n.table.Version)
