@@ -71,7 +71,7 @@ func (p *Pod) acquired(now lease.Tick, in Acquired, out []Output) []Output {
 				next = append(next, p.carve(pc, r, pc.gen))
 			}
 		}
-		if p.holds(now, pc.gen) { // also if not guarded: a write in flight is sent again only under the lease of its guard
+		if p.holds(now, pc.gen) { // guarded or not: a write in flight needs the lease of its guard to be sent again
 			p.rehome(part, pc.gen, in.Gen)
 			next = append(next, p.carve(pc, part, in.Gen))
 			out = append(out, Retag{part, pc.gen, in.Gen})

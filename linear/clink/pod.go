@@ -8,7 +8,7 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// Options of a Pod.
+// Options configure a Pod.
 type Options struct {
 	// Incarnation is unique to this incarnation of the node for ever. The pod makes tokens and
 	// write ids from it and a counter.
