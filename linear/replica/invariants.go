@@ -82,7 +82,7 @@ func (p *Primary) Dump() string {
 	return b.String()
 }
 
-// Dump is the whole state as text, the same for the same state.
+// Dump returns the whole state as text, the same text for the same state.
 func (r *Replica) Dump() string {
 	var b strings.Builder
 	for _, gen := range slices.Sorted(maps.Keys(r.copies)) {

@@ -7,7 +7,7 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// Options of a Replica.
+// Options configure a Replica.
 type Options struct {
 	// Node is the incarnation's name, as the leases have it.
 	Node string
