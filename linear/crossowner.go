@@ -86,7 +86,7 @@ func (c *Cache[V]) locked(out clink.Locked) {
 	l.timer = time.AfterFunc(2*c.opt.Timeout, func() {
 		c.tell(l, clink.StatusUnknown)
 		c.mu.Lock()
-		defer c.mu.Unlock() // the lock stays for a while, because the coordinator may still ask for the outcome
+		defer c.mu.Unlock() // remember the write: the coordinator may still ask for its outcome
 		l.timer = time.AfterFunc(2*c.opt.Timeout, func() { c.forget(l.id) })
 	})
 	w.locked <- out.Guards

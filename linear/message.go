@@ -72,7 +72,7 @@ func (f *fields) flag() bool {
 	return b == 1
 }
 
-// flags are the first two bits of a byte.
+// flags returns a byte with a and b as its first two bits.
 func flags(a, b bool) (out byte) {
 	if a {
 		out |= 1

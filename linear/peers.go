@@ -32,7 +32,7 @@ type Participant interface {
 	shard.Watcher
 	// Serve answers a request of another node.
 	Serve(ctx context.Context, request []byte) []byte
-	// Loads returns the operations since the last call, by slice.
+	// Loads returns the load of each slice since the last call.
 	Loads() []lease.Load
 }
 

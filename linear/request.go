@@ -151,7 +151,7 @@ func status(err error) clink.Status {
 		return clink.Layout
 	case store.Definite(err):
 		return clink.Refused
-	default: // we cannot tell, so it may still happen
+	default: // unknown: the call may still take effect
 		return clink.StatusUnknown
 	}
 }

@@ -293,8 +293,8 @@ func (c *Cache[V]) Revoked(h *shard.Handle) {
 	c.spawn(asked)
 }
 
-// Loads returns the operations since the last call, by slice, for the assigner. Slices without any
-// operation are in it, because otherwise the assigner would assume their former load.
+// Loads returns the load of each slice since the last call, for the assigner. It includes slices
+// without any operation, because otherwise the assigner would assume their former load.
 func (c *Cache[V]) Loads() []lease.Load {
 	c.mu.Lock()
 	var handles []*shard.Handle

@@ -2,8 +2,8 @@ package linear
 
 import "sync"
 
-// tasks counts background work. Unlike those of a sync.WaitGroup, Go and Wait may be called at the
-// same time, because a lease can arrive while the cache is being closed. The zero value is ready.
+// tasks counts background work. Go and Wait may be called at the same time, which a sync.WaitGroup
+// forbids, because a lease can arrive while the cache is being closed. The zero value is ready.
 type tasks struct {
 	mu   sync.Mutex
 	n    int
