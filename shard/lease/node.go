@@ -15,7 +15,7 @@ type NodeOptions struct {
 	// time, in millionths. Default 0.
 	Drift int64
 	// Groups says that the runtime of this node can share a lease with other nodes. Default no: the
-	// node refuses such leases (N7).
+	// node never gets such a lease.
 	Groups bool
 }
 
