@@ -237,7 +237,7 @@ func (m *Map) Splits(low, high string) (out []string) {
 	return out
 }
 
-// Split makes at a tablet boundary; both halves keep their guards. It reports false if at is a
+// Split adds the tablet boundary at; both halves keep their guards. It reports false if at is a
 // boundary already.
 func (m *Map) Split(ctx context.Context, at string) (done bool, err error) {
 	m.mu.Lock()
