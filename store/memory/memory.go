@@ -1,6 +1,5 @@
-// Package memory is a store in memory, for tests. It keeps its promises as long as the process
-// runs. Hooks let a test break calls: they delay a call, lose its answer, or let it take effect
-// late.
+// Package memory is a store in memory, which keeps its promises as long as the process runs. Hooks
+// let a test break calls: they delay a call, lose its answer, or let it take effect late.
 package memory
 
 import (
@@ -254,7 +253,7 @@ func (s *Store) Count(context.Context) (int, error) {
 	return n, s.alive()
 }
 
-// Split makes at a tablet boundary.
+// Split adds the tablet boundary at.
 func (s *Store) Split(ctx context.Context, at string) error {
 	_, err := s.tablets.Split(ctx, at)
 	return err
