@@ -68,10 +68,13 @@ func (d *Journal) incarnationKey(o uint32) []byte {
 	return binary.BigEndian.AppendUint32(d.key('o'), o)
 }
 
-// The encoding of a row: a version byte, whether it exists, its stamp, its dot, its value. The
-// encoding of an incarnation: a version byte, whether it is fenced, the number up to which it is
-// truncated, the largest time among the truncated entries, and its name, which older versions of
-// freshet did not write. The encoding of a journal entry: its time, then its body.
+// The encoding of a row: a version byte, whether it exists, its stamp, its dot, its value.
+//
+// The encoding of an incarnation: a version byte, whether it is fenced, the number up to which it
+// is truncated, the largest time among the truncated entries, and its name. Older versions of
+// freshet did not write the name.
+//
+// The encoding of a journal entry: its time, then its body.
 const (
 	journalRowEncoding = 1
 	journalRowHeader   = 1 + 1 + 8 + 4 + 4 + 8

@@ -223,8 +223,8 @@ func (s *Store) fail(err error) {
 	}
 }
 
-// do runs a write of pebble. After a panic the write may or may not be in the store after a
-// restart, and the store writes nothing until then.
+// do runs a write of pebble. After an error the write may or may not be there after a restart.
+// After a panic of pebble the store writes nothing until then.
 func (s *Store) do(write func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -392,7 +392,7 @@ func (s *Store) Splits(_ context.Context, low, high string) ([]string, error) {
 // Restart removes the guards of key's tablet, as a restart of the store does.
 func (s *Store) Restart(ctx context.Context, key string) error { return s.tablets.Restart(ctx, key) }
 
-// Split makes at a tablet boundary. A restart keeps it.
+// Split adds the tablet boundary at. A restart keeps it.
 func (s *Store) Split(ctx context.Context, at string) error {
 	if at == "" {
 		return nil
