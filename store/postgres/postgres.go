@@ -11,9 +11,9 @@
 // every write that has checked them. Guards are striped: the writes of a connection lock one of 32
 // rows, so that writers do not contend.
 //
-// The first read that sees an expired row replaces it by a tombstone before it answers, so a server
-// clock that steps back cannot revive the row. A clock that jumps forward ends TTLs early by as
-// much, as nodes see it.
+// The first read that sees an expired row replaces it by a tombstone before it answers. A server
+// clock that steps back therefore cannot revive the row. A clock that jumps forward ends TTLs early
+// by as much, as nodes see it.
 package postgres
 
 import (
