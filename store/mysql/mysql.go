@@ -13,9 +13,9 @@
 // process remembers where the guard of a key begins. If that has changed, the statement writes
 // nothing, and the process looks for the guard.
 //
-// The first read that sees an expired row replaces it by a tombstone before it answers, so a server
-// clock that steps back cannot revive the row. A clock that jumps forward ends TTLs early by as
-// much, as nodes see it.
+// The first read that sees an expired row replaces it by a tombstone before it answers. A server
+// clock that steps back therefore cannot revive the row. A clock that jumps forward ends TTLs early
+// by as much, as nodes see it.
 package mysql
 
 import (

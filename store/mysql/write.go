@@ -110,7 +110,7 @@ func (s *Store) put(ctx context.Context, conn *sql.Conn, id store.ID, muts []sto
 	}
 	n, err1 := done.RowsAffected()
 	version, err2 := done.LastInsertId()
-	if err := errors.Join(err1, err2); err != nil { // the driver has none
+	if err := errors.Join(err1, err2); err != nil { // this driver never returns an error here
 		return nil, s.failed("writing "+quote(m.Key), err)
 	}
 	if n == 0 {
