@@ -4,14 +4,15 @@
 // A write is one transaction of etcd, which compares the revision of the guard over its key;
 // SetGuard is a transaction that changes the guard. etcd carries out one transaction after the
 // other, so the fence holds by construction. Reads are linearizable. The store sends a transaction
-// once. The retries of the etcd client are off, because the client would also repeat a transaction
-// that etcd gave up waiting for and may still carry out.
+// once, and the retries of the etcd client are off. Otherwise the client would also repeat a
+// transaction that etcd gave up waiting for and may still carry out.
 //
 // A version is twice etcd's revision of the write, added to the first version of the store. A row
 // that expires is attached to a lease of etcd. When the lease ends, etcd deletes the row in a
-// transaction, before any read sees it expired. TTLs are whole seconds, at least the two or three
-// that etcd requires. Shorter ones are rounded up; rows end up to a second late, and later after an
-// election. Beside such a row lies a record of the absence that will follow it.
+// transaction, and before that no read says that the row has expired. TTLs are whole seconds, at
+// least the two or three that etcd requires. Shorter ones are rounded up; rows end up to a second
+// late, and later after an election. Beside such a row lies a record of the absence that will
+// follow it.
 package etcd
 
 import (

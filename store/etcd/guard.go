@@ -146,9 +146,9 @@ func (s *Store) install(ctx context.Context, g guard) (done bool, err error) {
 		}
 	}
 	first, last := edges[0], edges[1]
-	// Every guard in the range must be no younger than the reading, so no guard was added or
-	// extended. The first guard, which may begin before the range, must still have the revision
-	// that was read.
+	// No guard in the range may be younger than the reading: a guard that was added, or that has
+	// replaced another one, would be. If a guard that begins before the first one has replaced it,
+	// the first one's record is gone, and its revision differs.
 	unchanged := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(s.guardKey(first.low)), "=", first.rev),
 		clientv3.Compare(clientv3.ModRevision(s.guardKey(first.low)), "<", r.Header.Revision+1).WithRange(end)}
 	ops := []clientv3.Op{clientv3.OpPut(s.guardKey(g.low), g.encode()), clientv3.OpDelete(s.guardKey(g.low)+"\x00", clientv3.WithRange(end))}
