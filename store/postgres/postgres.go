@@ -6,10 +6,10 @@
 // that package store describes.
 //
 // The fence uses row locks. A write locks a guard FOR SHARE, in the statement that writes or before
-// it in the same transaction. It compares the version of the guard that it has locked, and holds
-// the lock until its commit. SetGuard locks the guards that it changes FOR UPDATE, and so waits for
-// every write that has checked them. Guards are striped: the writes of a connection lock one of 32
-// rows, so that writers do not contend.
+// it in the same transaction. It compares the token of the row version that it has locked, and
+// holds the lock until its commit. SetGuard locks the guards that it changes FOR UPDATE, and so
+// waits for every write that has checked them. Guards are striped: the writes of a connection lock
+// one of 32 rows, so that writers do not contend.
 //
 // The first read that sees an expired row replaces it by a tombstone before it answers. A server
 // clock that steps back therefore cannot revive the row. A clock that jumps forward ends TTLs early
