@@ -2,5 +2,5 @@
 
 package linear
 
-// checkAlways makes every step check the machine's whole state.
+// checkAlways makes every step check the whole state of the machine.
 const checkAlways = false

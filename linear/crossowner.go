@@ -9,22 +9,22 @@ import (
 	"github.com/freshet-cache/freshet/linear/crossowner"
 )
 
-// maxCrossOwner bounds the transactions that a cache has locked keys to.
+// maxCrossOwner bounds the cross-owner transactions for which a cache has locked keys.
 const maxCrossOwner = 4096
 
-// locking is a cross-owner write this cache has granted, until its coordinator has been told how it
-// ended.
+// locking is a cross-owner write for which this cache locks keys, until the coordinator knows the
+// outcome.
 type locking[V any] struct {
 	id    clink.ID
 	keys  []string
 	w     *waiter[V]
 	op    clink.Op
-	call  clink.Call // in flight; 0 when the machine was told how it ended
+	call  clink.Call // in flight; 0 once the machine knows how the write ended
 	timer *time.Timer
 }
 
-// lock waits until keys, which are sorted, may be written under the guards it
-// returns, by a transaction that marks them with id; settle must follow.
+// lock locks keys, which are sorted, for the transaction that marks them with id. It returns the
+// guards under which the transaction may write them. The caller must call settle afterwards.
 func (c *Cache[V]) lock(ctx context.Context, id clink.ID, keys []string) ([]clink.Token, error) {
 	l := &locking[V]{id: id, keys: keys, w: &waiter[V]{reply: make(chan answer[V], 1), locked: make(chan []clink.Token, 1)}}
 	l.w.lock = l
@@ -60,7 +60,7 @@ func (c *Cache[V]) lock(ctx context.Context, id clink.ID, keys []string) ([]clin
 	}
 	c.mu.Lock()
 	select {
-	case guards := <-l.w.locked: // just then
+	case guards := <-l.w.locked: // the lock was granted just then
 		c.mu.Unlock()
 		return guards, nil
 	default:
@@ -73,8 +73,9 @@ func (c *Cache[V]) lock(ctx context.Context, id clink.ID, keys []string) ([]clin
 	return nil, a.err
 }
 
-// locked takes a cross-owner write that the machines grant, under the lock, and begins the time after
-// which a coordinator that says nothing is fenced: twice what a transaction may take.
+// locked passes the guards of a granted lock to the caller that waits, and starts a timer. The
+// cache holds its lock. If the coordinator has not answered after twice Options.Timeout, the write
+// is fenced.
 func (c *Cache[V]) locked(out clink.Locked) {
 	w := c.waiting[out.Op]
 	if w == nil {
@@ -85,7 +86,7 @@ func (c *Cache[V]) locked(out clink.Locked) {
 	l.timer = time.AfterFunc(2*c.opt.Timeout, func() {
 		c.tell(l, clink.StatusUnknown)
 		c.mu.Lock()
-		defer c.mu.Unlock() // the coordinator may still ask how it ended
+		defer c.mu.Unlock() // remember the write: the coordinator may still ask for its outcome
 		l.timer = time.AfterFunc(2*c.opt.Timeout, func() { c.forget(l.id) })
 	})
 	w.locked <- out.Guards
@@ -100,7 +101,7 @@ func (c *Cache[V]) forget(id clink.ID) {
 	delete(c.crossOwner, id)
 }
 
-// tell lets the machine know how a cross-owner write ended, once.
+// tell passes the status of a cross-owner write to the machine, once.
 func (c *Cache[V]) tell(l *locking[V], status clink.Status) {
 	c.mu.Lock()
 	call := l.call
@@ -113,7 +114,7 @@ func (c *Cache[V]) tell(l *locking[V], status clink.Status) {
 	c.spawn(asked)
 }
 
-// giveBack ends a cross-owner write, or the wait for it.
+// giveBack ends a cross-owner write whose status is known, and ends the wait of its operation.
 func (c *Cache[V]) giveBack(l *locking[V], status clink.Status) {
 	c.tell(l, status)
 	c.mu.Lock()
@@ -124,8 +125,8 @@ func (c *Cache[V]) giveBack(l *locking[V], status clink.Status) {
 
 var statuses = [...]clink.Status{crossowner.OK: clink.OK, crossowner.Mismatch: clink.Mismatch, crossowner.Refused: clink.Refused, crossowner.StatusUnknown: clink.StatusUnknown}
 
-// settle ends a cross-owner write, and returns what is known of it: of one that was Lost, behind a
-// fence, if ctx lasts.
+// settle ends a cross-owner write and returns what this owner knows of its outcome. If the status
+// is unknown, the machine finds the outcome behind a fence, as long as ctx lasts.
 func (c *Cache[V]) settle(ctx context.Context, id clink.ID, status crossowner.Status) crossowner.Outcome {
 	c.mu.Lock()
 	l := c.crossOwner[id]
@@ -154,10 +155,10 @@ func (c *Cache[V]) settle(ctx context.Context, id clink.ID, status crossowner.St
 	}
 }
 
-// sure reports whether an error of lock says that nothing is locked.
+// sure reports whether an error of lock proves that no key is locked.
 func sure(err error) bool {
 	return errors.Is(err, ErrNotOwner) || errors.Is(err, ErrBusy) || errors.Is(err, ErrUnreached)
 }
 
-// ErrUnreached means that another node could not be asked: nothing was sent to it.
+// ErrUnreached means that another node could not be asked: no request was sent to it.
 var ErrUnreached = errors.New("linear: the key's owner cannot be reached; nothing was written, try again")

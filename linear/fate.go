@@ -7,8 +7,8 @@ import (
 	"github.com/maypok86/otter/v2"
 )
 
-// fates remembers of keys that are no longer in memory why that is so, to tell the cause
-// of a miss. It has a fixed size: a key may push another one out.
+// fates remembers why keys are no longer in memory, so that a miss can report its cause. It has a
+// fixed size: a key may overwrite the record of another one.
 type fates struct {
 	seed    maphash.Seed
 	slots   [8192]atomic.Uint64 // hash of a key, and in the lowest bits the cause
@@ -22,7 +22,7 @@ func (f *fates) note(key string, why MissCause) {
 	f.slots[h/8%uint64(len(f.slots))].Store(h&^fateBits | uint64(why))
 }
 
-// why is the cause that is remembered of a key that is not in memory.
+// why returns the recorded cause for a key that is not in memory.
 func (f *fates) why(key string) MissCause {
 	h := maphash.String(f.seed, key)
 	if s := f.slots[h/8%uint64(len(f.slots))].Load(); s&^fateBits == h&^fateBits {
@@ -31,7 +31,7 @@ func (f *fates) why(key string) MissCause {
 	return Absent
 }
 
-// fate takes that an entry has left the map.
+// fate records why an entry has left the map.
 func (c *Cache[V]) fate(e otter.DeletionEvent[string, entry[V]]) {
 	switch e.Cause {
 	case otter.CauseOverflow:
@@ -42,5 +42,5 @@ func (c *Cache[V]) fate(e otter.DeletionEvent[string, entry[V]]) {
 	}
 }
 
-// Evictions counts the entries that had to make room for others.
+// Evictions returns how many entries were evicted to make room for others.
 func (c *Cache[V]) Evictions() uint64 { return c.fates.evicted.Load() }

@@ -10,13 +10,13 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// Offer is an entry that an owner passes on when its slice moves.
+// Offer is an entry that an owner transfers to the next owner when its slice moves.
 type Offer struct {
 	Key     string
 	Value   []byte // encoded
 	Exists  bool
 	Version uint64
-	Bare    bool // it exists, and Value is not there: of use only to a cache of versions
+	Bare    bool // the key exists and Value was left out; only a cache of versions can use the entry
 }
 
 const (
@@ -24,9 +24,9 @@ const (
 	offerOverhead = 32
 )
 
-// HandedOver implements shard.Watcher: what is in memory of the part that moves
-// is offered to its new owner. What was in flight is not in memory, and what may
-// expire is not offered: its TTL by another clock is not known there.
+// HandedOver implements shard.Watcher: it offers the entries of the part that moves to the next
+// owner. A key with a write in flight has no entry. Entries that expire are not offered, because
+// the next owner's clock cannot count their TTL.
 func (c *Cache[V]) HandedOver(h *shard.Handle, over lease.Range, under lease.Gen, next string) {
 	if c.opt.Offer == nil || c.opt.MaxBytes < 0 {
 		return
@@ -47,7 +47,7 @@ func (c *Cache[V]) HandedOver(h *shard.Handle, over lease.Range, under lease.Gen
 	})
 }
 
-// Offers waits until what was to be offered so far has been, or ctx ends.
+// Offers waits until every transfer that is under way has ended, or until ctx ends.
 func (c *Cache[V]) Offers(ctx context.Context) error {
 	c.mu.Lock()
 	under := slices.Collect(maps.Keys(c.offering))
@@ -93,8 +93,8 @@ func (c *Cache[V]) offer(h *shard.Handle, over lease.Range, under lease.Gen, nex
 	}
 }
 
-// Offered takes entries that the owner of generation after had in memory when it
-// gave their slice up for this node. They are kept if they are surely the latest.
+// Offered takes entries that the owner of generation after had in memory when it gave their slice
+// up for this node. The cache keeps those that are certainly the latest (R19).
 func (c *Cache[V]) Offered(after lease.Gen, batch []Offer) {
 	for _, o := range batch {
 		if o.Bare && !c.opt.VersionsOnly {

@@ -1,15 +1,14 @@
-// Package linear is a cache that cannot be told apart from its store: every read
-// returns the latest committed write, and most of them never leave memory.
+// Package linear is a cache that cannot be told apart from its store: every read returns the latest
+// committed write, and most reads never leave memory.
 //
-// What may be relied on: for each key, reads, writes and updates through all
-// nodes are linearizable, under delays, lost messages, crashes, pauses and
-// resharding, as long as every writer goes through freshet, the store keeps what
-// it acknowledged, and clocks drift no more than the bound. What it costs: a hit
-// takes one lookup and one clock reading; a write to a key whose owner died waits
-// for its lease to end.
+// What may be relied on: for each key, reads, writes and updates through all nodes are
+// linearizable, under delays, lost messages, crashes, pauses and hand-overs. This holds as long as
+// every writer goes through freshet, the store keeps what it acknowledged, and clocks drift no more
+// than the bound. What it costs: a hit takes one lookup and one clock reading; a write to a key
+// whose owner died waits until that owner's lease ends.
 //
-// The protocol is package linear/clink, a machine without I/O; this package runs
-// it: it keeps the entries, asks the store, and gives callers deadlines.
+// The protocol is package linear/clink, a machine without I/O. Package linear is its runtime: it
+// keeps the entries, sends the requests to the store, and gives callers deadlines.
 package linear
 
 import (
@@ -45,13 +44,13 @@ type Store interface {
 
 // Errors of writes. A read fails only if the store does.
 var (
-	// ErrNotOwner means that nothing was written: this node does not own the key.
-	// Ask the owner, or try again when the slice has an owner.
+	// ErrNotOwner means that nothing was written, because this node does not own the key. Send the
+	// write to the owner, or try again when the slice has an owner.
 	ErrNotOwner = errors.New("linear: not the owner: nothing was written; send the write to the key's owner")
-	// ErrOutcomeUnknown means that the write may have been applied, or may still
-	// be, at most once. Read the key to find out; later writes are ordered after it.
+	// ErrOutcomeUnknown means that the write may have been applied, or may still be, at most once.
+	// Read the key to find out; later writes to the key are ordered after this one.
 	ErrOutcomeUnknown = errors.New("linear: outcome unknown: the write may or may not take effect; read the key to find out")
-	// ErrBusy means that nothing was written: too many writes wait for the key.
+	// ErrBusy means that nothing was written, because too many writes wait for the key.
 	ErrBusy = errors.New("linear: busy: nothing was written; too many writes wait for this key, try again later")
 	// ErrClosed means that nothing was done: the cache is closed.
 	ErrClosed = errors.New("linear: closed")
@@ -63,46 +62,45 @@ var (
 type Options[V any] struct {
 	Store Store
 	Codec Codec[V]
-	// MaxBytes bounds the memory of entries: keys, encoded values and the
-	// overhead of each. Default 256 MiB; negative keeps nothing.
+	// MaxBytes bounds the memory of entries: keys, encoded values and the overhead of each. Default
+	// 256 MiB; with a negative number the cache keeps nothing.
 	MaxBytes int64
-	// Timeout bounds each request to the store; after it the outcome is unknown.
-	// Default 5 s.
+	// Timeout bounds each request to the store. The outcome of a request that takes longer is
+	// unknown. Default 5 s.
 	Timeout time.Duration
 	// TTL is the time for which Put, PutAll, GetOrLoad and Tx.Put write keys. Default 0: for ever.
 	TTL time.Duration
-	// VersionsOnly keeps the versions of keys in memory and not their values: Version is
-	// answered from there, and reads of values ask the store. It is what a layered cache
-	// needs (CRINK-L; WriteGuards, section 6.4), whose values lie elsewhere.
+	// VersionsOnly keeps the versions of keys in memory and not their values. Version is answered
+	// from memory; reads of values ask the store. A layered cache needs this, because its values
+	// lie in a faster store (CRINK-L; WriteGuards, section 6.4).
 	VersionsOnly bool
 	// Queue bounds the writes that wait for one key. Default 4096.
 	Queue int
-	// Drift bounds how much this machine's clock may run fast or slow, in
-	// millionths. Default 200.
+	// Drift bounds how much this machine's clock may run fast or slow, in millionths. Default 200.
 	Drift int64
 	Clock shard.Clock
-	// Join gives the cache the slices it may own: it is called once, with the
-	// cache as the watcher of a shard.Node. Default: the cache owns every key,
-	// which is right only if no other process has opened the store.
+	// Join gives the cache the slices that it may own. New calls Join once, with the cache as the
+	// watcher of a shard.Node. Default: the cache owns every key, which is right only if no other
+	// process has opened the store.
 	Join func(w shard.Watcher)
-	// Offer carries entries to the node at the address next when a slice moves
-	// there, whose cache takes them with Offered, and returns when they have arrived.
-	// They may be lost. It is called with up to about 256 KiB at a time, and not
-	// under any lock. Default: nothing is handed over, and the new owner begins with
-	// an empty memory.
+	// Offer carries entries to the node at the address next, which takes over their slice. The
+	// cache there takes them with Offered. Offer returns when they have arrived, or were lost,
+	// which is allowed. Each call has up to about 256 KiB of entries; the cache holds no lock
+	// during the call. Default: no entries are transferred, and the next owner begins with an empty
+	// memory.
 	Offer func(ctx context.Context, next string, after lease.Gen, batch []Offer)
-	// Tell carries a message to the cache of another node with which this one shares a
-	// key, which takes it with Told. It is called under a lock: it must not block, and may
-	// lose the message. Node is then the name of this incarnation of the node, as the leases have
-	// it. Default: keys are not replicated, and the node must not ask for leases of groups.
+	// Tell carries a message to the cache of another node that has a copy of the same key. The
+	// cache there takes the message with Told. Tell is called under a lock, so it must not block;
+	// it may lose the message. Node is this incarnation's name as the leases have it. Default: keys
+	// are not replicated, and the node must not ask for leases of groups.
 	Tell func(to lease.GroupMember, message []byte)
 	Node string
-	// Peers are the other nodes of a cluster, which a View reads from and locks keys at. It
-	// takes the place of Join and Offer. Default: there are none.
+	// Peers are the other nodes of a cluster. A View reads from them, and locks keys at them. Peers
+	// replaces Join and Offer. Default: there are no peers.
 	Peers Peers
-	// Recorder is told what happens. Default: nothing is recorded.
+	// Recorder counts what happens. Default: nothing is recorded.
 	Recorder Recorder
-	// Logger hears of what an operator should know. Default: discard.
+	// Logger receives what an operator should know. Default: the cache logs nothing.
 	Logger *slog.Logger
 }
 
@@ -140,14 +138,14 @@ func (o *Options[V]) check() error {
 	return nil
 }
 
-// Cache is a linearizable cache of values of type V under string keys, which are
-// ordered by their bytes. All methods are safe for concurrent use. Values handed
-// out are shared: do not change what they refer to.
+// Cache is a linearizable cache of values of type V under string keys, which are ordered by their
+// bytes. All methods are safe for concurrent use. Readers share the values that the methods return:
+// do not change what a value refers to.
 type Cache[V any] struct {
 	opt     Options[V]
-	entries *otter.Cache[string, entry[V]] // what reads are served from
-	kept    *otter.Cache[string, entry[V]] // the same, but with VersionsOnly, when nothing is in entries
-	_       [64]byte                       // what is written now and then stays away from what every hit reads
+	entries *otter.Cache[string, entry[V]] // reads are served from here
+	kept    *otter.Cache[string, entry[V]] // the same map, except with VersionsOnly, when entries is empty
+	_       [64]byte                       // keeps the fields that change off the cache line that every hit reads
 	sampler sampler
 	fates   fates
 	missed  atomic.Uint64
@@ -156,32 +154,32 @@ type Cache[V any] struct {
 	mu         sync.Mutex // guards the fields below, and every step of the machine
 	pod        *clink.Pod
 	validities map[lease.Gen]*validity // of leases, without expiry
-	offering   map[chan struct{}]bool  // hand-overs under way
+	offering   map[chan struct{}]bool  // transfers of entries under way
 	waiting    map[clink.Op]*waiter[V]
 	crossOwner map[clink.ID]*locking[V]
 	members    members
 	ops        uint64
 	closed     bool
-	broken     bool // an invariant failed: read through, and keep nothing
-	retags     bool // entries are about to be moved to the rights they stand under
+	broken     bool // an invariant failed: reads go to the store, and nothing is kept
+	retags     bool // a retag, which gives entries their current validity, is due
 
 	work tasks // requests to the store under way
 	ctx  context.Context
 	stop context.CancelFunc
 }
 
-// entry is what is kept for a key: the latest state, as long as its right holds.
-// It is small, for a hit copies it and a million of them are kept.
+// entry is the latest state of a key, which may be served while its validity holds. It is small,
+// because every hit copies it and a cache keeps millions.
 type entry[V any] struct {
 	value    V
-	version  uint64 // with the bit gone set if the key is absent
+	version  uint64 // the bit gone is set if the key is absent
 	validity *validity
 }
 
 const gone = 1 << 63 // versions fit 63 bits
 
-// What the map costs for an entry beyond the entry itself, as linear-hit of
-// freshet bench measures it, and what an entry costs more if it expires.
+// The bytes that the map costs for an entry beyond the entry itself, and those that a TTL adds. The
+// run linear-hit of freshet bench measures the first.
 const (
 	mapBytes   = 82
 	rightBytes = 24
@@ -229,20 +227,20 @@ type Entry[V any] struct {
 	Value   V
 	Exists  bool
 	Version uint64        // of the row, or of its absence
-	TTL     time.Duration // remaining TTL; 0 if it does not expire
-	Hit     bool          // it was served from memory
+	TTL     time.Duration // remaining TTL; 0 if the entry does not expire
+	Hit     bool          // the entry was served from memory
 	Copy    bool          // the key's owner is another node
-	// Guarding: this process owns the key, and its guard was being installed when the read
-	// began: what was read is not kept. See Ready.
+	// Guarding says that this process owned the key but its guard was still being installed when
+	// the read began. The cache did not keep what it read. See Ready.
 	Guarding bool
-	Joined   bool // it was not served from memory, and shared another read's request to the store
+	Joined   bool // the entry was not in memory, and this read shared another read's request to the store
 }
 
-// Get returns the value of key, and whether there is one.
+// Get returns the value of key, and whether the key exists.
 //
-// A hit is the path of nearly every read: it takes no lock, allocates nothing and
-// reads the clock once. The read takes effect when the entry is looked up: the
-// handle was valid after that, hence then, and the entry equalled the store.
+// A hit takes no lock, allocates nothing and reads the clock once. The read takes effect at the
+// lookup of the entry. The lease held at the clock reading afterwards, so it held at the lookup,
+// and the entry equalled the stored row.
 func (c *Cache[V]) Get(ctx context.Context, key string) (V, bool, error) {
 	if e, ok := c.entries.GetIfPresent(key); ok {
 		now := c.opt.Clock.Now()
@@ -257,7 +255,7 @@ func (c *Cache[V]) Get(ctx context.Context, key string) (V, bool, error) {
 	return e.Value, e.Exists, err
 }
 
-// GetEntry is Get with all that is known.
+// GetEntry is Get, and returns everything that the cache knows of the key.
 func (c *Cache[V]) GetEntry(ctx context.Context, key string) (Entry[V], error) {
 	if e, ok := c.Peek(key); ok {
 		return e, nil
@@ -265,7 +263,7 @@ func (c *Cache[V]) GetEntry(ctx context.Context, key string) (Entry[V], error) {
 	return c.miss(ctx, key)
 }
 
-// Peek returns the entry of key if it can be served from memory now.
+// Peek returns the entry of key if memory can serve it now. Peek does not ask the store.
 func (c *Cache[V]) Peek(key string) (Entry[V], bool) {
 	e, ok := c.entries.GetIfPresent(key)
 	if !ok {
@@ -281,14 +279,15 @@ func (c *Cache[V]) Peek(key string) (Entry[V], bool) {
 	return e.public(now, c.opt.Drift), true
 }
 
-// Version returns the version of key's latest state, and whether it exists: from
-// memory if it can. It is that of the row, or of its absence.
+// Version returns the version of key's latest state, from memory if possible, and whether the key
+// exists. The version is that of the row, or of its absence.
 func (c *Cache[V]) Version(ctx context.Context, key string) (version uint64, exists bool, err error) {
 	e, err := c.VersionEntry(ctx, key)
 	return e.Version, e.Exists, err
 }
 
-// VersionEntry is Version, and where it came from. There is no value in it.
+// VersionEntry is Version, and says where the answer came from. The entry has no value if memory
+// served it.
 func (c *Cache[V]) VersionEntry(ctx context.Context, key string) (Entry[V], error) {
 	if e, ok := c.kept.GetIfPresent(key); ok {
 		now := c.opt.Clock.Now()
@@ -302,7 +301,7 @@ func (c *Cache[V]) VersionEntry(ctx context.Context, key string) (Entry[V], erro
 	return c.miss(ctx, key)
 }
 
-// public is the entry as readers see it.
+// public returns the entry as readers see it.
 func (e *entry[V]) public(now lease.Tick, drift int64) Entry[V] {
 	out := Entry[V]{Value: e.value, Exists: e.version&gone == 0, Version: e.version &^ gone, Hit: true, Copy: e.validity.handle.Copy}
 	if until := e.validity.until; until != 0 {
@@ -314,10 +313,11 @@ func (e *entry[V]) public(now lease.Tick, drift int64) Entry[V] {
 // batch is how many keys Hits looks at with one reading of the clock.
 const batch = 32
 
-// Hits serves keys from memory, from the first on, until one cannot be, and
-// returns how many it served into out, which is at least as long as keys. It is
-// what Peek does for each of them, for less: one reading of the clock, after the
-// last of 32 look-ups, tells of all whether their leases held.
+// Hits serves keys from memory, in order, until it comes to a key that memory cannot serve. It
+// returns the number of entries that it stored in out, which must be at least as long as keys.
+//
+// Hits does what Peek does for each key at a lower price: after up to 32 lookups, one reading of
+// the clock shows for all of them whether their leases held.
 func (c *Cache[V]) Hits(keys []string, out []Entry[V]) (n int) {
 	var found [batch]entry[V]
 	for len(keys) > 0 {
@@ -359,13 +359,12 @@ func (c *Cache[V]) Put(ctx context.Context, key string, value V) error {
 	return err
 }
 
-// MaxTTL is the longest TTL there is, a century: a longer one counts as
-// as long.
+// MaxTTL is the longest TTL, a century. A longer TTL is shortened to it.
 const MaxTTL = 100 * 365 * 24 * time.Hour
 
-// PutTTL sets key to value for the time ttl, or for ever if 0, and returns the
-// version that was committed. A nil error means that it took effect once; see
-// the errors of this package for the others.
+// PutTTL sets key to value for the time ttl, or for ever if ttl is 0, and returns the version that
+// was committed. A nil error means that the write took effect once; the errors of this package say
+// what else happened.
 func (c *Cache[V]) PutTTL(ctx context.Context, key string, value V, ttl time.Duration) (uint64, error) {
 	if ttl < 0 {
 		return 0, fmt.Errorf("linear: %q was not written: its TTL of %v is negative; use 0 for ever", key, ttl)
@@ -377,8 +376,8 @@ func (c *Cache[V]) PutTTL(ctx context.Context, key string, value V, ttl time.Dur
 	return c.write(ctx, clink.Mut{Key: key, Value: b, TTL: lease.Tick(min(ttl, MaxTTL))})
 }
 
-// PutAll sets several keys, all at once or none: no reader sees one of them
-// without the others. They must all be owned by this node.
+// PutAll sets several keys, all at once or none: no reader sees one of them without the others.
+// This node must own all the keys.
 func (c *Cache[V]) PutAll(ctx context.Context, values map[string]V) error {
 	if len(values) == 0 {
 		return nil
@@ -395,13 +394,12 @@ func (c *Cache[V]) PutAll(ctx context.Context, values map[string]V) error {
 	return err
 }
 
-// Delete removes key, whether or not it exists, and returns the version of its
-// absence.
+// Delete removes key, whether or not it exists, and returns the version of its absence.
 func (c *Cache[V]) Delete(ctx context.Context, key string) (uint64, error) {
 	return c.write(ctx, clink.Mut{Key: key, Delete: true})
 }
 
-// write returns the version of the first.
+// write returns the version of the first mutation.
 func (c *Cache[V]) write(ctx context.Context, muts ...clink.Mut) (uint64, error) {
 	for _, m := range muts {
 		c.sampler.write(m.Key)
@@ -413,17 +411,17 @@ func (c *Cache[V]) write(ctx context.Context, muts ...clink.Mut) (uint64, error)
 	return r.stamps[0].Version, nil
 }
 
-// Owns reports whether this node would take a write to key now.
+// Owns reports whether this node owns key now, and so would take a write to it.
 func (c *Cache[V]) Owns(key string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.pod.Owns(c.opt.Clock.Now(), key)
 }
 
-// Close waits until no request to the store is under way, or until ctx ends,
-// and drops every entry. Requests that no caller waits for are not repeated, so a store that
-// does not answer delays Close by Options.Timeout. Calls after it fail with ErrClosed; leave the cluster
-// first, or others wait for the leases to end.
+// Close waits until no request to the store is under way, or until ctx ends, and then drops every
+// entry. Requests that no caller waits for are not repeated, so a store that does not answer delays
+// Close by Options.Timeout. Later calls fail with ErrClosed. Leave the cluster first; otherwise
+// other nodes wait until the leases end.
 func (c *Cache[V]) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true
@@ -441,9 +439,9 @@ func (c *Cache[V]) Close(ctx context.Context) error {
 	}
 	c.stop()
 	<-done
-	c.work.Wait() // for what a lease that came meanwhile has begun: it ends at once
+	c.work.Wait() // a lease that came meanwhile may have begun requests, which end at once
 	c.mu.Lock()
-	for op, w := range c.waiting { // their requests were given up
+	for op, w := range c.waiting { // their requests were cancelled, so the outcome is unknown
 		delete(c.waiting, op)
 		w.reply <- answer[V]{err: fmt.Errorf("%w (%w)", ErrOutcomeUnknown, ErrClosed)}
 	}
@@ -454,13 +452,14 @@ func (c *Cache[V]) Close(ctx context.Context) error {
 	return err
 }
 
-// Len is about how many entries are kept.
+// Len returns about how many entries are in memory.
 func (c *Cache[V]) Len() int { return c.kept.EstimatedSize() }
 
-// Bytes is about the memory the entries take.
+// Bytes returns about how many bytes of memory the entries take.
 func (c *Cache[V]) Bytes() int64 { return int64(c.kept.WeightedSize()) }
 
-// Leases counts the leases of what the cache owns, and of what it keeps copies of.
+// Leases returns how many leases the cache holds of slices that it owns, and how many of keys that
+// it keeps copies of.
 func (c *Cache[V]) Leases() (own, copies int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

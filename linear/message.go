@@ -7,17 +7,17 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// What caches say to each other about keys that several of them keep. Each message
-// begins with its kind and the generation.
+// The kinds of messages between caches that keep copies of the same key. Each message begins with
+// its kind and the generation.
 const (
 	sayCacheable  byte = 'c'
-	sayInvalidate byte = 'i' // and the write's number
-	sayFinish     byte = 'f' // and the write's number, and the row if one comes along
-	sayReport     byte = 'r' // and the last number obeyed, whether entries are kept, and who says so
+	sayInvalidate byte = 'i' // then the write's number
+	sayFinish     byte = 'f' // then the write's number, and the row if the message carries one
+	sayReport     byte = 'r' // then the last number obeyed, whether entries are kept, and the sender's name
 )
 
-// mostAlong bounds the value that is sent along with finish: a replica reads a larger
-// one when it is asked for it.
+// mostAlong bounds the value that Finish carries. A replica reads a larger value from the store
+// when a caller asks for it.
 const mostAlong = 64 << 10
 
 func appendMessage(b []byte, m replica.Message) []byte {
@@ -72,7 +72,7 @@ func (f *fields) flag() bool {
 	return b == 1
 }
 
-// flags are the first two bits of a byte.
+// flags returns a byte with a and b as its first two bits.
 func flags(a, b bool) (out byte) {
 	if a {
 		out |= 1

@@ -12,18 +12,18 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// Peers are the nodes of a cluster, of which this process is one, as a View sees them.
-// A node.Space is one.
+// Peers are the nodes of a cluster, this process included, as a View sees them. A node.Space
+// implements Peers.
 type Peers interface {
-	// Join is called once, with what takes the slices this node may own and answers the
-	// requests of the others.
+	// Join receives this node's part of the space: it takes the slices that this node may own, and
+	// answers the requests of the other nodes. The cache calls Join once.
 	Join(m Participant)
-	// Owner is the name of the node that owns key, by which all nodes call it, as far as
-	// is known; empty if nobody does. Self is this node's.
+	// Owner returns the name of the node that owns key, as far as this node knows; the name is
+	// empty if the key has no owner. All nodes use the same names. Self returns this node's name.
 	Owner(key string) string
 	Self() string
-	// Call sends a request to the same space at the node called owner, whose Member answers it.
-	// ErrUnreached means that it was not sent.
+	// Call sends a request to the same space at the node called owner, whose Participant answers
+	// it. ErrUnreached means that the request was not sent.
 	Call(ctx context.Context, owner string, request []byte) ([]byte, error)
 }
 
@@ -32,11 +32,11 @@ type Participant interface {
 	shard.Watcher
 	// Serve answers a request of another node.
 	Serve(ctx context.Context, request []byte) []byte
-	// Loads reports what was asked since the last call.
+	// Loads returns the load of each slice since the last call.
 	Loads() []lease.Load
 }
 
-// alone are the peers of a node without any.
+// alone implements Peers for a node that has no peers.
 type alone struct{}
 
 func (alone) Join(Participant)    {}
@@ -46,14 +46,14 @@ func (alone) Call(context.Context, string, []byte) ([]byte, error) {
 	return nil, ErrUnreached
 }
 
-// What nodes say to each other about a space. Each request begins with its kind.
+// The kinds of requests and answers between the nodes of a space. Each begins with its kind.
 const (
-	askRead   byte = 'r' // a key: what is its value?
-	askLock   byte = 'l' // an id and keys: lock them
-	askSettle byte = 's' // an id and a crossowner.Status: so it ended
-	askOffer  byte = 'o' // entries of a slice that moves here
+	askRead   byte = 'r' // a key follows: return its value
+	askLock   byte = 'l' // an id and keys follow: lock the keys
+	askSettle byte = 's' // an id and a crossowner.Status follow: the transaction ended so
+	askOffer  byte = 'o' // entries follow, of a slice that moves to this node
 
-	sayYes      byte = 'y' // what was asked for follows
+	sayYes      byte = 'y' // the result follows
 	sayNotOwner byte = 'n'
 	sayBusy     byte = 'b'
 	sayError    byte = 'e' // a text follows
@@ -61,7 +61,7 @@ const (
 
 var errRequest = errors.New("linear: a request of another node cannot be read; run one version of freshet on all nodes")
 
-// Serve implements Member.
+// Serve implements Participant.
 func (c *Cache[V]) Serve(ctx context.Context, request []byte) []byte {
 	f := fields{b: request}
 	switch f.byte() {
@@ -98,7 +98,7 @@ func (c *Cache[V]) Serve(ctx context.Context, request []byte) []byte {
 	return refusal(errRequest)
 }
 
-// serveRead answers only for what this node owns: nobody else has it in memory.
+// serveRead answers only for keys that this node owns, because other nodes ask nobody else.
 func (c *Cache[V]) serveRead(ctx context.Context, key string) []byte {
 	if _, hit := c.Peek(key); !hit && !c.Owns(key) {
 		return []byte{sayNotOwner}
@@ -127,7 +127,7 @@ func refusal(err error) []byte {
 	return append([]byte{sayError}, err.Error()...)
 }
 
-// call asks a peer; the answer is what follows sayYes.
+// call sends a request to a peer and returns what follows sayYes in the answer.
 func (c *Cache[V]) call(ctx context.Context, owner string, request []byte) ([]byte, error) {
 	b, err := c.opt.Peers.Call(ctx, owner, request)
 	switch {
@@ -145,13 +145,14 @@ func (c *Cache[V]) call(ctx context.Context, owner string, request []byte) ([]by
 	return nil, fmt.Errorf("linear: the node at %s: %s", owner, b[1:])
 }
 
-// fetch reads a key where it is owned, if that is elsewhere and is answered.
+// fetch reads a key at its owner. It reports false if this node is the owner, or if the owner does
+// not answer.
 func (c *Cache[V]) fetch(ctx context.Context, key string) (e Entry[V], ok bool) {
 	owner := c.opt.Peers.Owner(key)
 	if owner == "" || owner == c.opt.Peers.Self() {
 		return e, false
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.opt.Timeout/4) // an owner that says nothing must leave time for the store
+	ctx, cancel := context.WithTimeout(ctx, c.opt.Timeout/4) // leave time to ask the store if the owner does not answer
 	defer cancel()
 	b, err := c.call(ctx, owner, appendBytes([]byte{askRead}, key))
 	if err != nil {
@@ -195,7 +196,7 @@ func (c *Cache[V]) askToSettle(ctx context.Context, owner string, id clink.ID, s
 	return crossowner.Outcome(b[0])
 }
 
-// offerPeers carries entries to the next owner of their slice.
+// offerPeers transfers entries to the next owner of their slice.
 func (c *Cache[V]) offerPeers(ctx context.Context, next string, after lease.Gen, batch []Offer) {
 	req := binary.AppendUvarint([]byte{askOffer}, uint64(after))
 	req = binary.AppendUvarint(req, uint64(len(batch)))
@@ -219,7 +220,7 @@ func appendBytes(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// fields reads a request; bad stays set once something was malformed.
+// fields reads a message field by field; bad stays set once a field was malformed.
 type fields struct {
 	b   []byte
 	bad bool
@@ -256,7 +257,7 @@ func (f *fields) num() uint64 {
 
 func (f *fields) bytes() []byte { return f.take(f.num()) }
 
-// count is how many of something follow, each of which takes a byte at least.
+// count reads how many items follow, each of which takes at least one byte.
 func (f *fields) count() uint64 {
 	n := f.num()
 	if n > uint64(len(f.b)) {
@@ -271,7 +272,7 @@ func (f *fields) id() (id clink.ID) {
 	return id
 }
 
-// strings are sorted, and differ.
+// strings reads a list of strings, which must be sorted and different.
 func (f *fields) strings() (out []string) {
 	for range f.count() {
 		s := string(f.bytes())

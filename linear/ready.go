@@ -28,7 +28,7 @@ const (
 	Aside
 )
 
-// String says it in words.
+// String describes the standing in words.
 func (s Standing) String() string {
 	return [...]string{"kept here", "its guard is being installed", "owned elsewhere", "owned by nobody at the moment", "an invariant has failed, and nothing is kept"}[s]
 }
@@ -53,7 +53,7 @@ func (c *Cache[V]) Standing(key string) Standing {
 	return Nobody
 }
 
-// guarding reports whether this process owns key, and its guard is being installed.
+// guarding reports whether this process owns key while the guard is still being installed.
 func (c *Cache[V]) guarding(key string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,10 +63,10 @@ func (c *Cache[V]) guarding(key string) bool {
 
 const readyPause = time.Millisecond
 
-// Ready waits until reads of keys are served from memory, here or at their owners: until
-// the guards of those that this process owns are installed, and the others have an owner.
-// The first read of each key still asks the store. An error names a key, and why its reads
-// are not served from memory.
+// Ready waits until reads of keys are served from memory, at this node or at their owners. It waits
+// until the guards of the keys that this process owns are installed, and until every other key has
+// an owner. The first read of each key still asks the store. An error names a key, and says why its
+// reads are not served from memory.
 func (c *Cache[V]) Ready(ctx context.Context, keys ...string) error {
 	keys = slices.Clone(keys)
 	pause := time.NewTimer(readyPause)
@@ -78,7 +78,7 @@ func (c *Cache[V]) Ready(ctx context.Context, keys ...string) error {
 			if s == Kept || s == Elsewhere {
 				return true
 			}
-			why = s // of the last one that stays
+			why = s // the reason of the last key that stays in the list
 			return false
 		})
 		switch {
@@ -99,16 +99,15 @@ func (c *Cache[V]) Ready(ctx context.Context, keys ...string) error {
 // Standing says what this process can do for reads of key now. See Cache.Standing.
 func (v *View[V, T]) Standing(key string) Standing { return v.cache.Standing(key) }
 
-// Ready waits until reads of keys are served from memory, or says why they are not. See
+// Ready waits until reads of keys are served from memory. An error says why they are not. See
 // Cache.Ready.
 func (v *View[V, T]) Ready(ctx context.Context, keys ...string) error {
 	return v.cache.Ready(ctx, keys...)
 }
 
-// Invalidate has every process forget the values of keys: for rows that were changed
-// without Update, by a migration or by hand. A read that begins after it has returned
-// sees what was committed before it was called. It is an Update that changes nothing,
-// and has its errors.
+// Invalidate drops the values of keys at every process. Call it after rows were changed without
+// Update, by a migration or by hand. A read that begins after Invalidate has returned sees what was
+// committed before the call. Invalidate is an Update that changes nothing, and has its errors.
 func (v *View[V, T]) Invalidate(ctx context.Context, keys ...string) error {
 	return v.Update(ctx, keys, func(context.Context, T) error { return nil })
 }

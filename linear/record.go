@@ -9,17 +9,17 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// Recorder is told what the cache does, for metrics. Hits are not reported one
-// by one: who serves them counts them. The methods are called under the cache's
-// lock or beside it, must be quick, and must not call the cache.
+// Recorder receives what the cache does, for metrics. Hits are not reported one by one: the code
+// that serves them counts them. The cache calls the methods with or without its lock, so they must
+// be quick and must not call the cache.
 type Recorder interface {
-	// Miss: a read found no entry it could serve.
+	// Miss: a read found no entry that it could serve.
 	Miss(why MissCause)
 	// Event: the protocol did something worth counting.
 	Event(e clink.EventKind)
 	// StoreCall: a request to the store ended.
 	StoreCall(kind StoreCall, took time.Duration, err error)
-	// SteppedAside: an invariant failed and the cache reads through from here on.
+	// SteppedAside: an invariant failed, and from then on the cache reads from the store.
 	SteppedAside()
 }
 
@@ -28,14 +28,14 @@ type MissCause uint8
 
 // The causes.
 const (
-	Absent      MissCause = iota // nothing was kept, as far as is known: it was never read here
+	Absent      MissCause = iota // no entry is remembered: the key was probably never read here
 	Expired                      // the row's TTL has passed, or nearly
-	Invalid                      // it was kept under a lease that is over
-	Evicted                      // it had to make room for others
-	Invalidated                  // a write, or a reader's refusal, had it dropped
-	Unguarded                    // the key's guard is being installed, and nothing can be kept yet
+	Invalid                      // the entry was kept under a lease that is over
+	Evicted                      // the entry made room for others
+	Invalidated                  // a write dropped the entry, or its value could not be decoded
+	Unguarded                    // the key's guard is being installed, so nothing can be kept yet
 
-	// MissCauses is how many there are.
+	// MissCauses is the number of causes.
 	MissCauses
 )
 
@@ -57,15 +57,16 @@ func (nobody) Event(clink.EventKind)                     {}
 func (nobody) StoreCall(StoreCall, time.Duration, error) {}
 func (nobody) SteppedAside()                             {}
 
-// sampleEvery is one in how many operations are sampled. It is a power of two:
-// the low bits of the clock decide.
+// sampleEvery says that one in so many operations is sampled. It is a power of two, because the low
+// bits of the clock decide.
 const sampleEvery = 64
 
-// sampler keeps a few of the keys asked, to tell the assigner where the load is.
+// sampler keeps a few of the keys that callers asked for, so that the assigner knows where the load
+// is.
 type sampler struct {
 	mu    sync.Mutex
 	since lease.Tick
-	keys  [2048][]byte // their memory is used again
+	keys  [2048][]byte // the memory of the keys is reused
 	n     int
 	skip  int
 	hits  atomic.Uint64 // that were sampled, ever
@@ -85,7 +86,7 @@ func (s *sampler) keep(key string) {
 	s.n++
 }
 
-// write samples an operation that is slow enough to be counted one by one.
+// write samples an operation that is slow enough to be counted exactly.
 func (s *sampler) write(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,11 +95,11 @@ func (s *sampler) write(key string) {
 	}
 }
 
-// sampleSpan is how long is sampled at least: a rate of a few milliseconds is chance.
+// sampleSpan is the shortest time to sample, because a rate over a few milliseconds is chance.
 const sampleSpan lease.Tick = 500e6
 
-// take returns the sampled keys, how many there were, and for how long; 0 if that is
-// not yet long enough.
+// take returns the sampled keys, how many samples there were, and the time they took. The time is 0
+// if it is not yet long enough.
 func (s *sampler) take(now lease.Tick) (keys []string, n int, d lease.Tick) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

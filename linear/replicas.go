@@ -10,15 +10,15 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// members is what a cache has to do with keys that several nodes keep: as their
-// primary, and as one of their replicas.
+// members is the part of a cache that shares keys with other nodes, as their primary or as one of
+// their replicas.
 type members struct {
 	primary *replica.Primary
-	held    map[replica.Call]clink.Output // what the pod asked for and the primary holds back
+	held    map[replica.Call]clink.Output // outputs of the pod that the primary holds back
 	beating bool
 
 	replica *replica.Replica
-	leases  map[lease.Gen]*shard.Handle // which are in rights too
+	leases  map[lease.Gen]*shard.Handle // also in Cache.validities
 }
 
 func newMembers(node string, drift int64) members {
@@ -28,10 +28,10 @@ func newMembers(node string, drift int64) members {
 	}
 }
 
-// memberBeat is how soon what a replica has not confirmed is said again.
+// memberBeat is how long the primary waits before it repeats what a replica has not confirmed.
 const memberBeat = 100 * time.Millisecond
 
-// notifyPrimary tells the primary's machine of a lease that is shared, before its pod knows.
+// notifyPrimary passes a lease with replicas to the primary's machine, before the pod learns of it.
 func (c *Cache[V]) notifyPrimary(h *shard.Handle) {
 	if c.opt.Tell == nil || len(h.Group) == 0 {
 		return
@@ -40,7 +40,8 @@ func (c *Cache[V]) notifyPrimary(h *shard.Handle) {
 	c.beat()
 }
 
-// beat has the primary's machine say again what was not confirmed, as long as it is one.
+// beat makes the primary's machine repeat what was not confirmed, as long as this node is a
+// primary.
 func (c *Cache[V]) beat() {
 	if c.members.beating || c.closed || !c.members.primary.Busy() {
 		return
@@ -59,7 +60,7 @@ func (c *Cache[V]) beat() {
 	})
 }
 
-// beforeStep tells the primary's machine what the pod is about to hear of.
+// beforeStep passes an input to the primary's machine before the pod receives it.
 func (c *Cache[V]) beforeStep(in clink.Input, asked []request) []request {
 	if !c.members.primary.Busy() {
 		return asked
@@ -73,8 +74,7 @@ func (c *Cache[V]) beforeStep(in clink.Input, asked []request) []request {
 	return asked
 }
 
-// gate lets what the pod wants be carried out, a write only if the primary's machine
-// agrees.
+// gate passes on an output of the pod. A write has to wait until the primary's machine agrees (P2).
 func (c *Cache[V]) gate(out clink.Output, asked []request) []request {
 	busy := c.members.primary.Busy()
 	switch out := out.(type) {
@@ -105,7 +105,7 @@ func (c *Cache[V]) hold(call clink.Call, out clink.Output, keys []string, asked 
 	return c.stepPrimary(replica.Writing{Call: replica.Call(call), Keys: keys}, asked)
 }
 
-// afterKeep tells the primary's machine of an entry that the pod keeps.
+// afterKeep tells the primary's machine about an entry that the pod keeps.
 func (c *Cache[V]) afterKeep(k clink.Keep, asked []request) []request {
 	if !c.members.primary.Busy() {
 		return asked
@@ -117,7 +117,7 @@ func (c *Cache[V]) afterKeep(k clink.Keep, asked []request) []request {
 	return c.stepPrimary(replica.Kept{Gen: k.Gen, Key: k.Key, Row: row}, asked)
 }
 
-// stepPrimary steps the primary's machine under the lock.
+// stepPrimary steps the primary's machine. The caller holds the lock.
 func (c *Cache[V]) stepPrimary(in replica.Input, asked []request) []request {
 	for _, out := range c.members.primary.Step(in, nil) {
 		switch out := out.(type) {
@@ -142,9 +142,9 @@ func (c *Cache[V]) stepPrimary(in replica.Input, asked []request) []request {
 	return asked
 }
 
-// stepReplica steps the replica's machine under the lock. It goes on when the cache has
-// stepped aside, for others wait for what it says; but nothing that it keeps is served.
-// err goes to whom this step answers with a failure.
+// stepReplica steps the replica's machine. The caller holds the lock. It also steps when the cache
+// has stepped aside, because the primary waits for its messages; the entries are not served then.
+// err is the cause if this step answers a caller with a failure.
 func (c *Cache[V]) stepReplica(in replica.Input, err error) (asked []request) {
 	for _, out := range c.members.replica.Step(c.opt.Clock.Now(), in, nil) {
 		switch out := out.(type) {
@@ -187,7 +187,7 @@ func (c *Cache[V]) Shared(h *shard.Handle) {
 	c.spawn(asked)
 }
 
-// Unshared implements shard.Sharer: when it returns, nothing of it is kept.
+// Unshared implements shard.Sharer: when it returns, no entry of the lease is in force.
 func (c *Cache[V]) Unshared(h *shard.Handle) {
 	if c.opt.Tell == nil {
 		return
@@ -200,8 +200,8 @@ func (c *Cache[V]) Unshared(h *shard.Handle) {
 	c.spawn(asked)
 }
 
-// Told takes a message of another node's cache, which may come late, twice, or after
-// later ones. It reports whether it could be read.
+// Told takes a message of another node's cache. Messages may come late, twice, or in another order.
+// Told reports whether it could decode the message.
 func (c *Cache[V]) Told(message []byte) bool {
 	m, ok := decodeMessage(message)
 	if !ok {
@@ -242,8 +242,8 @@ func (c *Cache[V]) shares(key string) bool {
 	return false
 }
 
-// copied reads a key that another node owns and this one keeps a copy of. Not ok means
-// that it keeps none.
+// copied reads a key that another node owns and of which this node keeps a copy. ok is false if it
+// keeps none.
 func (c *Cache[V]) copied(ctx context.Context, key string) (e Entry[V], ok bool, err error) {
 	c.mu.Lock()
 	if c.closed || c.broken || len(c.members.leases) == 0 || !c.shares(key) {
@@ -266,7 +266,7 @@ func (c *Cache[V]) copied(ctx context.Context, key string) (e Entry[V], ok bool,
 	delete(c.waiting, op)
 	c.mu.Unlock()
 	select {
-	case a := <-w.reply: // just then
+	case a := <-w.reply: // the answer came just then
 		return a.entry, true, a.err
 	default:
 		return e, true, context.Cause(ctx)

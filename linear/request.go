@@ -11,9 +11,9 @@ import (
 	"github.com/freshet-cache/freshet/store"
 )
 
-// carry carries out requests. A caller who waits without a deadline carries out
-// the last one itself, which saves two hand-overs; for anybody else they run on
-// their own, so that a caller's deadline never ends a request others share.
+// carry performs requests. A caller without a deadline performs the last one itself, which saves
+// two switches between goroutines. All other requests run on goroutines of their own, so that a
+// caller's deadline never ends a request that others share.
 func (c *Cache[V]) carry(ctx context.Context, asked []request) {
 	for len(asked) > 0 {
 		last := len(asked) - 1
@@ -26,7 +26,7 @@ func (c *Cache[V]) carry(ctx context.Context, asked []request) {
 	}
 }
 
-// spawn carries out each request on its own.
+// spawn performs each request on a goroutine of its own.
 func (c *Cache[V]) spawn(asked []request) {
 	for _, r := range asked {
 		c.work.Go(func() {
@@ -37,7 +37,7 @@ func (c *Cache[V]) spawn(asked []request) {
 	}
 }
 
-// perform asks the store and steps the machine with the answer.
+// perform sends a request to the store and steps the machine with the answer.
 func (c *Cache[V]) perform(r request) []request {
 	if c.ctx.Err() != nil {
 		return nil
@@ -67,13 +67,13 @@ func (c *Cache[V]) perform(r request) []request {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	asked := c.step(in, err)
-	if c.closed && len(c.waiting) == 0 { // what nobody waits for is not repeated until the store answers
+	if c.closed && len(c.waiting) == 0 { // a request without a caller is not repeated, or Close would wait for the store
 		return nil
 	}
 	return asked
 }
 
-// backoff waits before a request is tried again.
+// backoff waits before a retry.
 func (c *Cache[V]) backoff(try int) {
 	if try == 0 {
 		return
@@ -138,7 +138,7 @@ func (c *Cache[V]) splits(r clink.ReadSplits) (clink.Input, error) {
 	return clink.Splits{Call: r.Call, Points: points}, nil
 }
 
-// status sorts a store's errors, once, here.
+// status sorts the errors of a store. No other code does so.
 func status(err error) clink.Status {
 	switch {
 	case err == nil:
@@ -151,7 +151,7 @@ func status(err error) clink.Status {
 		return clink.Layout
 	case store.Definite(err):
 		return clink.Refused
-	default: // we cannot tell, so it may still happen
+	default: // unknown: the call may still take effect
 		return clink.StatusUnknown
 	}
 }

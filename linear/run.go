@@ -21,13 +21,13 @@ type waiter[V any] struct {
 	reply  chan answer[V] // holds one
 	decide func(op clink.Op, rows []clink.Row)
 
-	lock   *locking[V]        // of a Lock
+	lock   *locking[V]        // set for a Lock
 	locked chan []clink.Token // holds one
 
-	joined bool // the read shares another's request
+	joined bool // the read shares another read's request
 }
 
-// answer is a Reply in the caller's terms.
+// answer is a Reply, decoded for the caller.
 type answer[V any] struct {
 	entry  Entry[V]
 	stamps []clink.Stamp
@@ -36,11 +36,10 @@ type answer[V any] struct {
 	outcome clink.Outcome
 }
 
-// request is something the machines want of the store or of a caller, carried
-// out outside the lock: a clink.Output, or a replica.Load.
+// request is a clink.Output or a replica.Load that the runtime performs outside the lock.
 type request any
 
-// do runs one operation from the input that begins it to its answer.
+// do runs one operation, from the input that begins it to its answer.
 func (c *Cache[V]) do(ctx context.Context, begin func(op clink.Op, w *waiter[V]) clink.Input) (answer[V], error) {
 	w := &waiter[V]{reply: make(chan answer[V], 1)}
 	c.mu.Lock()
@@ -63,11 +62,11 @@ func (c *Cache[V]) do(ctx context.Context, begin func(op clink.Op, w *waiter[V])
 	asked = c.step(clink.Abandoned{Op: op}, context.Cause(ctx))
 	c.mu.Unlock()
 	c.carry(context.Background(), asked)
-	a := <-w.reply // the machine answers who gives up, unless it had answered already
+	a := <-w.reply // the machine answers an abandoned operation too, unless it has answered already
 	return a, a.err
 }
 
-// unable says why no operation can begin.
+// unable returns why no operation can begin, or nil.
 func (c *Cache[V]) unable() error {
 	switch {
 	case c.closed:
@@ -78,7 +77,7 @@ func (c *Cache[V]) unable() error {
 	return nil
 }
 
-// miss reads through the machine.
+// miss reads a key that memory could not serve.
 func (c *Cache[V]) miss(ctx context.Context, key string) (Entry[V], error) {
 	c.missed.Add(1)
 	guarding := c.guarding(key)
@@ -117,9 +116,8 @@ func (c *Cache[V]) why(key string) MissCause {
 	return Invalid
 }
 
-// step runs the machine under the lock. What can be done at once is done, in
-// order; what needs the store is returned. err goes to whom this step answers
-// with a failure.
+// step runs the machine. The caller holds the lock. step performs outputs in order; it returns
+// those that need the store. err is the cause if this step answers a caller with a failure.
 func (c *Cache[V]) step(in clink.Input, err error) (asked []request) {
 	if c.broken {
 		return nil
@@ -158,7 +156,7 @@ func (c *Cache[V]) step(in clink.Input, err error) (asked []request) {
 	return asked
 }
 
-// keep puts an entry in place.
+// keep stores an entry in the map.
 func (c *Cache[V]) keep(k clink.Keep) {
 	e := entry[V]{version: k.Row.Version, validity: c.validities[k.Gen]}
 	if !k.Row.Exists {
@@ -166,7 +164,7 @@ func (c *Cache[V]) keep(k clink.Keep) {
 	} else if !c.opt.VersionsOnly {
 		var err error
 		if e.value, err = c.opt.Codec.Decode(k.Row.Value); err != nil {
-			c.kept.Invalidate(k.Key) // its reader is told; nothing is kept
+			c.kept.Invalidate(k.Key) // the reader gets the error of decoding
 			return
 		}
 	}
@@ -178,10 +176,10 @@ func (c *Cache[V]) keep(k clink.Keep) {
 	c.kept.Set(k.Key, e)
 }
 
-// entry shows the machine what is kept.
+// entry returns the entry of key to the machine.
 func (c *Cache[V]) entry(key string) (clink.Keep, bool) {
 	e, ok := c.kept.GetIfPresent(key)
-	if !ok || c.opt.VersionsOnly { // who decides from it needs the value
+	if !ok || c.opt.VersionsOnly { // an update needs the value to decide
 		return clink.Keep{}, false
 	}
 	k := clink.Keep{Key: key, Gen: e.validity.current(key).handle.Gen, Until: e.validity.until, Row: clink.Row{Exists: e.version&gone == 0, Version: e.version &^ gone}}
@@ -195,7 +193,7 @@ func (c *Cache[V]) entry(key string) (clink.Keep, bool) {
 	return k, true
 }
 
-// answer hands a Reply to its caller.
+// answer passes a Reply to its caller.
 func (c *Cache[V]) answer(r clink.Reply, cause error) {
 	w := c.waiting[r.Op]
 	if w == nil {
@@ -240,8 +238,8 @@ func (c *Cache[V]) decode(r clink.Row) (Entry[V], error) {
 	return e, nil
 }
 
-// stepAside makes the cache one that reads through: a cache, unlike a database,
-// can always stop being one.
+// stepAside drops every entry and lets reads go to the store. A database must stop when an
+// invariant fails; a cache need not.
 func (c *Cache[V]) stepAside(cause any) {
 	c.broken = true
 	for _, r := range c.validities {
@@ -256,7 +254,7 @@ func (c *Cache[V]) stepAside(cause any) {
 	c.opt.Logger.Log(context.Background(), slog.Level(12), "an invariant failed; this cache holds nothing and reads through from here on: restart the process, and report this", "event", "stepped_aside", "rule", cause)
 }
 
-// through reads the store and keeps nothing.
+// through reads from the store and keeps nothing.
 func (c *Cache[V]) through(ctx context.Context, key string) (Entry[V], error) {
 	row, err := c.opt.Store.Load(ctx, key)
 	if err != nil {
@@ -286,18 +284,18 @@ func (c *Cache[V]) Extended(h *shard.Handle) {
 	c.step(clink.Extended{Gen: h.Gen, Until: h.Until()}, nil)
 }
 
-// Revoked implements shard.Watcher: when it returns, the machine knows.
+// Revoked implements shard.Watcher: when it returns, the machine knows that the lease is over.
 func (c *Cache[V]) Revoked(h *shard.Handle) {
 	c.mu.Lock()
 	delete(c.validities, h.Gen)
 	asked := c.step(clink.Revoked{Gen: h.Gen}, nil)
-	asked = c.stepPrimary(replica.Revoked{Gen: h.Gen}, asked) // the pod knows first
+	asked = c.stepPrimary(replica.Revoked{Gen: h.Gen}, asked) // the pod learns of it before the primary
 	c.mu.Unlock()
 	c.spawn(asked)
 }
 
-// Loads reports what was asked since the last call, per slice, for the assigner: of a
-// slice that nobody asked for too, or it would be taken for as busy as it was.
+// Loads returns the load of each slice since the last call, for the assigner. It includes slices
+// without any operation, because otherwise the assigner would assume their former load.
 func (c *Cache[V]) Loads() []lease.Load {
 	c.mu.Lock()
 	var handles []*shard.Handle
@@ -314,9 +312,9 @@ func (c *Cache[V]) Loads() []lease.Load {
 	return spread(handles, keys, perKey)
 }
 
-// spread counts the sampled keys by slice, each for rate operations per second.
+// spread counts the sampled keys by slice. Each sample stands for rate operations per second.
 func spread(handles []*shard.Handle, keys []string, rate float64) (out []lease.Load) {
-	const some = 64 // keys go along, evenly from the operations
+	const some = 64 // sampled keys are reported, spread evenly over the operations
 	for _, h := range handles {
 		l := lease.Load{Gen: h.Gen}
 		var asked, others []string

@@ -2,16 +2,15 @@ package linear
 
 import "sync"
 
-// tasks counts what runs in the background. Unlike those of a sync.WaitGroup, Go and Wait may
-// be called at the same time: a lease can arrive while the cache is being closed. The zero
-// value is ready.
+// tasks counts background work. Go and Wait may be called at the same time, which a sync.WaitGroup
+// forbids, because a lease can arrive while the cache is being closed. The zero value is ready.
 type tasks struct {
 	mu   sync.Mutex
 	n    int
-	idle chan struct{} // closed when n is 0 again; nil unless somebody waits
+	idle chan struct{} // closed when n is 0 again; nil if nobody waits
 }
 
-// Go runs do on its own.
+// Go runs do on a goroutine of its own.
 func (t *tasks) Go(do func()) {
 	t.mu.Lock()
 	t.n++
@@ -31,7 +30,7 @@ func (t *tasks) done() {
 	}
 }
 
-// Wait returns when nothing runs.
+// Wait returns when no task runs.
 func (t *tasks) Wait() {
 	t.mu.Lock()
 	if t.n == 0 {

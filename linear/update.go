@@ -13,11 +13,11 @@ import (
 	"github.com/freshet-cache/freshet/store"
 )
 
-// KeepTTL as the time of Tx.PutTTL keeps the deadline the row has.
+// KeepTTL as the TTL of Tx.PutTTL keeps the deadline that the row has.
 const KeepTTL = store.KeepTTL
 
-// Tx is what an update sees and decides. It is valid only during the call it is
-// handed to, and not safe for concurrent use.
+// Tx is what an update reads and writes. It is valid only during the call that receives it, and not
+// safe for concurrent use.
 type Tx[V any] struct {
 	c    *Cache[V]
 	keys []string
@@ -26,13 +26,14 @@ type Tx[V any] struct {
 	err  error
 }
 
-// Update reads keys, lets decide choose what to write to them, and commits all
-// of it or nothing, with no write of anybody to these keys in between. decide may
-// be called several times, always with the latest state, on another goroutine but
-// never after Update has returned; its error ends the update with nothing
-// written. All keys must be owned by this node.
+// Update reads keys, calls decide to choose what to write to them, and commits all of it or
+// nothing. Nobody writes these keys in between. This node must own all of them.
 //
-// It returns the versions written, by key; none if decide wrote nothing.
+// Update may call decide several times, each time with the latest state. decide may run on another
+// goroutine, but never after Update has returned. An error of decide ends the update, and nothing
+// is written.
+//
+// Update returns the versions written, by key; the map is empty if decide wrote nothing.
 func (c *Cache[V]) Update(ctx context.Context, keys []string, decide func(tx *Tx[V]) error) (map[string]uint64, error) {
 	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
 	if len(keys) == 0 {
@@ -41,7 +42,7 @@ func (c *Cache[V]) Update(ctx context.Context, keys []string, decide func(tx *Tx
 	for _, k := range keys {
 		c.sampler.write(k)
 	}
-	var deciding sync.Mutex // no decide runs, or begins, once Update has returned
+	var deciding sync.Mutex // held while decide runs, so that none runs or begins once Update has returned
 	var tx *Tx[V]
 	over := false
 	a, err := c.do(ctx, func(op clink.Op, w *waiter[V]) clink.Input {
@@ -80,7 +81,7 @@ func (c *Cache[V]) Update(ctx context.Context, keys []string, decide func(tx *Tx
 	return versions, nil
 }
 
-// evaluate lets a caller decide, outside the lock.
+// evaluate runs a caller's decide function, outside the lock.
 func (c *Cache[V]) evaluate(e clink.Evaluate) {
 	c.mu.Lock()
 	w := c.waiting[e.Op]
@@ -90,7 +91,7 @@ func (c *Cache[V]) evaluate(e clink.Evaluate) {
 	}
 }
 
-// run calls decide; a panic in it is its error.
+// run calls decide and turns a panic into an error.
 func (t *Tx[V]) run(decide func(*Tx[V]) error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -103,7 +104,7 @@ func (t *Tx[V]) run(decide func(*Tx[V]) error) {
 	t.err = decide(t)
 }
 
-// list is the decision in the order of keys.
+// list returns the mutations in the order of keys.
 func (t *Tx[V]) list() (out []clink.Mut) {
 	for _, k := range t.keys {
 		if m, ok := t.muts[k]; ok {
@@ -121,7 +122,7 @@ func (t *Tx[V]) index(key string) (int, error) {
 	return i, nil
 }
 
-// Get returns the state of one of the update's keys, its own writes included.
+// Get returns the state of one of the update's keys, including what this update has written.
 // Version is the committed one.
 func (t *Tx[V]) Get(key string) (Entry[V], error) {
 	i, err := t.index(key)
@@ -144,8 +145,8 @@ func (t *Tx[V]) Get(key string) (Entry[V], error) {
 // Put sets one of the update's keys for the time of Options.TTL.
 func (t *Tx[V]) Put(key string, value V) error { return t.PutTTL(key, value, t.c.opt.TTL) }
 
-// PutTTL sets one of the update's keys for the time ttl; 0 is for ever, KeepTTL
-// keeps the deadline it has.
+// PutTTL sets one of the update's keys for the time ttl. With 0 the row does not expire; with
+// KeepTTL it keeps the deadline that it has.
 func (t *Tx[V]) PutTTL(key string, value V, ttl time.Duration) error {
 	i, err := t.index(key)
 	if err != nil {
@@ -159,8 +160,8 @@ func (t *Tx[V]) PutTTL(key string, value V, ttl time.Duration) error {
 		return fmt.Errorf("linear: the TTL of %q is negative: %v; use 0 for ever, or KeepTTL", key, ttl)
 	}
 	m := clink.Mut{Key: key, Value: b, TTL: lease.Tick(min(ttl, MaxTTL))}
-	if was, ok := t.muts[key]; ttl == KeepTTL && ok { // the deadline an earlier write of this update gave it
-		m.TTL = was.TTL // a delete has none
+	if was, ok := t.muts[key]; ttl == KeepTTL && ok { // keep the deadline that an earlier write of this update set
+		m.TTL = was.TTL // 0 after a delete
 	} else if ttl == KeepTTL && (!t.rows[i].Exists || t.rows[i].TTL == 0) {
 		m.TTL = 0
 	}

@@ -9,17 +9,17 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// validity is what entries are served under: as long as the handle holds and, if
-// until is not 0, before until. Those that do not expire share that of their lease.
+// validity says how long an entry may be served: while the handle holds and, if until is not 0,
+// before until. Entries that do not expire share the validity of their lease.
 type validity struct {
 	handle     *shard.Handle
 	until      lease.Tick
-	successors *successors // the same for all rights of a lease
+	successors *successors // shared by all validities of a lease
 }
 
 func newValidity(h *shard.Handle) *validity { return &validity{handle: h, successors: &successors{}} }
 
-// before is the right of an entry that expires, under the same lease.
+// before returns the validity of an entry that expires, under the same lease.
 func (r *validity) before(until lease.Tick) *validity {
 	if until == 0 {
 		return r
@@ -29,8 +29,8 @@ func (r *validity) before(until lease.Tick) *validity {
 
 func (r *validity) serves(now lease.Tick) bool { return clink.Serves(now, r.handle.Until(), r.until) }
 
-// successors are the leases that a lease goes on under, when its slice has been cut or
-// joined: its keys were held all along.
+// successors are the leases that replace a lease whose slice was cut or joined. They hold the
+// keys without an interruption (R21).
 type successors struct{ list atomic.Pointer[[]successor] }
 
 type successor struct {
@@ -38,7 +38,7 @@ type successor struct {
 	validity *validity
 }
 
-// add is called under the cache's lock.
+// add records a successor. The caller holds the cache's lock.
 func (h *successors) add(x successor) {
 	var list []successor
 	if old := h.list.Load(); old != nil {
@@ -59,8 +59,8 @@ func (h *successors) of(key string) *validity {
 	return nil
 }
 
-// current is the right, but for its end, that a key kept under r stands under by now.
-// An successor's generation is higher, so this comes to an end.
+// current returns the validity, apart from until, that a key kept under r has by now. A successor
+// has a higher generation, so the loop ends.
 func (r *validity) current(key string) *validity {
 	for next := r.successors.of(key); next != nil; next = r.successors.of(key) {
 		r = next
@@ -68,18 +68,19 @@ func (r *validity) current(key string) *validity {
 	return r
 }
 
-// heldBySuccessor reports whether what is kept of key under r, whose lease is over, may be
-// served all the same: the key is held under another, and was in between.
+// heldBySuccessor reports whether an entry under r may be served although r's lease is over. It may
+// if a successor holds the key and the key was held in between.
 func (r *validity) heldBySuccessor(key string, now lease.Tick) bool {
 	to := r.current(key)
 	return to != r && clink.Serves(now, to.handle.Until(), r.until)
 }
 
-// retagDelay is how long cuts and joins are gathered before entries are moved.
+// retagDelay is how long the cache collects cuts and joins before it gives entries their current
+// validity.
 const retagDelay = time.Second
 
-// transfer lets what is kept under a lease stand under the one that goes on. Entries are
-// moved there before long, all of them at once, so that no line of leases grows.
+// transfer makes the entries of a lease valid under its successor. The cache soon retags all such
+// entries at once, so that no chain of leases grows.
 func (c *Cache[V]) transfer(r clink.Retag) {
 	old, fresh := c.validities[r.Old], c.validities[r.New]
 	if old == nil || fresh == nil {
@@ -99,7 +100,7 @@ func (c *Cache[V]) transfer(r clink.Retag) {
 	})
 }
 
-// retag moves entries to the rights they stand under.
+// retag gives every entry its current validity.
 func (c *Cache[V]) retag() {
 	for key, e := range c.kept.All() {
 		if e.validity.successors.of(key) == nil {

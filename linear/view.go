@@ -13,37 +13,33 @@ import (
 	"github.com/freshet-cache/freshet/store"
 )
 
-// Tables is what a View needs of a database with the user's own tables; T is the type
-// of its transactions. Package store/postgres has two.
+// Tables is what a View needs of a database with the user's own tables. T is the type of its
+// transactions. Package store/postgres has two implementations.
 type Tables[T any] interface {
-	// Snapshot calls read, if it is not nil, in one read-only snapshot, and returns what
-	// is known of key besides, as of the same snapshot: its version, its writer and the
-	// guard that covers it.
+	// Snapshot calls read, if it is not nil, in one read-only snapshot. It returns the version of
+	// key, its writer and the guard that covers it, as of the same snapshot.
 	Snapshot(ctx context.Context, key string, read func(ctx context.Context, tx T) error) (store.Row, error)
-	// Transact calls write in a transaction, marks keys as written by id in it, and
-	// commits it only if the guard of each key stands then. Its errors are those of
-	// Store.Commit.
+	// Transact calls write in a transaction and marks keys in it as written by id. It commits only
+	// if each key's guard is then the one in guards. Its errors are those of Store.Commit.
 	Transact(ctx context.Context, id store.ID, keys []string, guards []store.Token, write func(ctx context.Context, tx T) error) error
 	SetGuard(ctx context.Context, low, high string, token store.Token) error
 	Splits(ctx context.Context, low, high string) ([]string, error)
 }
 
-// View caches values that queries build from the user's own tables: a read returns
-// what its queries would return now, and most reads ask none of them. All methods are
-// safe for concurrent use.
+// View caches values that queries build from the user's own tables. A read returns what its queries
+// would return now; most reads run no query. All methods are safe for concurrent use.
 //
-// Every row belongs to one key, the unit that is cached, and is changed only through
-// Update, which names the keys of all rows it changes. What the queries of a key read
-// must belong to that key; a value that also shows rows of others would not be dropped
-// when those change.
+// Every row belongs to one key, which is the unit of caching. Rows are changed only through Update,
+// which names the keys of all rows that it changes. The queries of a key must read only rows of
+// that key. A value that also shows rows of another key would not be dropped when those change.
 type View[V, T any] struct {
 	cache  *Cache[V]
 	tables Tables[T]
 }
 
-// NewView returns a view of tables. load builds the value of a key, with any queries,
-// in one snapshot, so that the value is never torn; false says that there is none. It
-// is called when a value is not in memory. opt.Store must be nil.
+// NewView returns a view of tables. The view calls load when a value is not in memory; load builds
+// the value of a key with any queries, and returns false if the key does not exist. All queries of
+// a call see one snapshot, so the value is consistent. opt.Store must be nil.
 func NewView[V, T any](tables Tables[T], load func(ctx context.Context, tx T, key string) (V, bool, error), opt Options[V]) (*View[V, T], error) {
 	if tables == nil || load == nil || opt.Store != nil {
 		return nil, errors.New("linear: a view needs tables and a load function, and no Options.Store")
@@ -56,40 +52,41 @@ func NewView[V, T any](tables Tables[T], load func(ctx context.Context, tx T, ke
 	return &View[V, T]{c, tables}, nil
 }
 
-// Get returns the value of key, and whether there is one. See Cache.Get.
+// Get returns the value of key, and whether the key exists. See Cache.Get.
 func (v *View[V, T]) Get(ctx context.Context, key string) (V, bool, error) {
 	return v.cache.Get(ctx, key)
 }
 
-// GetEntry is Get with all that is known. Version is that of the last Update of key.
+// GetEntry is Get, and returns everything that the view knows of the key. Version is that of the
+// last Update of key.
 func (v *View[V, T]) GetEntry(ctx context.Context, key string) (Entry[V], error) {
 	return v.cache.GetEntry(ctx, key)
 }
 
-// Peek returns the entry of key if it can be served from memory now.
+// Peek returns the entry of key if memory can serve it now.
 func (v *View[V, T]) Peek(key string) (Entry[V], bool) { return v.cache.Peek(key) }
 
-// Len is about how many values are kept.
+// Len returns about how many values are in memory.
 func (v *View[V, T]) Len() int { return v.cache.Len() }
 
-// Bytes is about the memory the values take.
+// Bytes returns about how many bytes of memory the values take.
 func (v *View[V, T]) Bytes() int64 { return v.cache.Bytes() }
 
-// Close waits until nothing is under way, or ctx ends. See Cache.Close.
+// Close waits until no request is under way, or until ctx ends. See Cache.Close.
 func (v *View[V, T]) Close(ctx context.Context) error { return v.cache.Close(ctx) }
 
-// tries is how often an update begins anew at least, when keys change hands or a guard
-// was lost; more often only until Options.Timeout is over.
+// tries is how many attempts an update makes at least when keys change owners or a guard was lost.
+// It makes more until Options.Timeout has passed.
 const tries = 10
 
-// Update calls write in a transaction and commits it. keys are the keys of all rows
-// that write changes; while it runs nobody else changes these rows through freshet,
-// wherever keys are owned, so what it reads of them is still so when it commits.
+// Update calls write in a transaction and commits it. keys are the keys of all rows that write
+// changes. While write runs, nobody else changes these rows through freshet, whichever nodes own
+// the keys. What write reads of these rows is therefore still true when it commits.
 //
-// write may be called several times, each in a transaction of its own, and must do
-// nothing but use tx. Options.Timeout bounds the transaction. A nil error means that it
-// was committed, once. ErrOutcomeUnknown means that it may have been; any other error
-// that it was not: what write returned, or what the database refused.
+// Update may call write several times, each time in a new transaction; write must do nothing but
+// use tx. Options.Timeout bounds each transaction. A nil error means that a transaction was
+// committed, once. ErrOutcomeUnknown means that one may have been. With any other error nothing was
+// committed: the error is that of write, or the reason why the database refused.
 func (v *View[V, T]) Update(ctx context.Context, keys []string, write func(ctx context.Context, tx T) error) error {
 	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
 	if len(keys) == 0 {
@@ -97,10 +94,10 @@ func (v *View[V, T]) Update(ctx context.Context, keys []string, write func(ctx c
 	}
 	var err error
 	began, try := time.Now(), 0
-	for ; try < tries || time.Since(began) < v.cache.opt.Timeout; try++ { // as long as a key without an owner is waited for
+	for ; try < tries || time.Since(began) < v.cache.opt.Timeout; try++ { // a key without an owner gets one in time
 		v.cache.backoff(try)
 		u := &update[V, T]{v: v, write: write, found: make(chan crossowner.Found, len(keys))}
-		_, _ = rand.Read(u.id[:]) // which never fails
+		_, _ = rand.Read(u.id[:]) // rand.Read never fails
 		switch outcome := u.run(ctx, keys); {
 		case outcome == crossowner.Done:
 			return nil
@@ -133,7 +130,7 @@ func (u *update[V, T]) run(ctx context.Context, keys []string) crossowner.Outcom
 	owners, peers := map[string][]string{}, u.v.cache.opt.Peers
 	for _, k := range keys {
 		o := peers.Owner(k)
-		if o == "" { // we shall see that it is not us either
+		if o == "" { // lock then reports whether this node owns the key
 			o = peers.Self()
 		}
 		owners[o] = append(owners[o], k)
@@ -154,7 +151,7 @@ func (u *update[V, T]) run(ctx context.Context, keys []string) crossowner.Outcom
 				return out.Outcome
 			}
 		}
-		select { // the coordinator waits only for what owners find out
+		select { // the coordinator waits only for owners that find out the outcome
 		case f := <-u.found:
 			outs = b.Step(f, nil)
 		case <-ctx.Done():
@@ -163,7 +160,7 @@ func (u *update[V, T]) run(ctx context.Context, keys []string) crossowner.Outcom
 	}
 }
 
-// ask has one owner lock its keys.
+// ask asks one owner to lock its keys.
 func (u *update[V, T]) ask(ctx context.Context, out crossowner.Lock) crossowner.Input {
 	c := u.v.cache
 	ctx, cancel := context.WithTimeout(ctx, c.opt.Timeout)
@@ -185,7 +182,7 @@ func (u *update[V, T]) ask(ctx context.Context, out crossowner.Lock) crossowner.
 	return in
 }
 
-// settle tells an owner how the transaction ended, and nobody waits for that.
+// settle tells an owner how the transaction ended. No caller waits for it.
 func (u *update[V, T]) settle(out crossowner.Settle) {
 	c := u.v.cache
 	self := out.Owner == c.opt.Peers.Self()
@@ -241,7 +238,7 @@ func (u *update[V, T]) transact(ctx context.Context, under map[string]crossowner
 	return crossowner.StatusUnknown
 }
 
-// built is the store of a View's cache: values that the user's queries build.
+// built is the store of a View's cache. Its values are those that the user's queries build.
 type built[V, T any] struct {
 	Tables[T]
 	load  func(ctx context.Context, tx T, key string) (V, bool, error)

@@ -11,34 +11,34 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// Leadership is the right to assign.
+// Leadership is the right to assign slices.
 type Leadership struct {
 	Term  uint64
-	State []byte // what the predecessor saved; nil if there was none
-	// Gone reports whether a host, and every node on it, has surely ended. Nil: no
-	// host is known to have.
+	State []byte // the state that the predecessor saved; nil if there was none
+	// Gone reports whether a host, and every node on it, has certainly ended. Nil: no host is known
+	// to have ended.
 	Gone func(host string) bool
-	// Slack is for how long the predecessor might believe to lead yet.
+	// Slack is how long the predecessor might still believe that it leads.
 	Slack lease.Tick
-	// Until is when the right ends unless it is renewed meanwhile, by Clock. Nil:
-	// it lasts as long as the coordinator is open.
+	// Until returns when the leadership ends unless it is renewed, by Clock. Nil: it lasts as long
+	// as the coordinator is open.
 	Until func() lease.Tick
 }
 
-// Coordinator keeps one leader at a time and what it must not forget.
+// Coordinator elects one leader at a time and stores the state that must survive the leader.
 type Coordinator interface {
 	// Lead waits until this process leads.
 	Lead(ctx context.Context) (Leadership, error)
-	// Save stores state durably, or returns ErrDeposed if term is not the newest, or
-	// ErrStateTooLarge if the state will never be stored. Any other error leaves open
-	// whether it is stored; such an attempt must not be stored behind a later one.
+	// Save stores state durably. It returns ErrDeposed if term is not the newest, and
+	// ErrStateTooLarge if the state will never be stored. After any other error the state may be
+	// stored or not, but it must not be stored after a later one.
 	Save(ctx context.Context, term uint64, state []byte) error
 }
 
 var (
-	// ErrDeposed means that another assigner leads; stop assigning.
+	// ErrDeposed means that another assigner leads. Stop assigning.
 	ErrDeposed = errors.New("shard: deposed: another assigner leads a newer term")
-	// ErrStateTooLarge means that a state was not stored, and never will be.
+	// ErrStateTooLarge means that a state was not stored and never will be.
 	ErrStateTooLarge = errors.New("shard: the state of the assigner is too large for the coordinator; it cuts fewer slices from here on")
 )
 
@@ -48,17 +48,16 @@ type AssignerOptions struct {
 	Clock Clock
 	// Beat is how often recalls are repeated and the load is balanced. Default 500 ms.
 	Beat time.Duration
-	// Send carries a *lease.Grant or *lease.Recall to a node, and may lose it. It
-	// must not block for long.
+	// Send sends a *lease.Grant or *lease.Recall to a node, and may lose it. It must not block for
+	// long.
 	Send func(node string, msg any)
-	// Changed is told of every state that is to be saved, one after the other. It must
-	// be quick, and must not call the Assigner. Default: nobody is told.
+	// Changed receives every state that is to be saved, one after the other. It must be quick, and
+	// must not call the Assigner. Default: nothing is called.
 	Changed func(lease.State)
 	Logger  *slog.Logger // default: discard
 }
 
-// Assigner grants the leases of a cluster while it leads. All methods are safe
-// for concurrent use.
+// Assigner grants the leases of a cluster while it leads. All methods are safe for concurrent use.
 type Assigner struct {
 	opt     AssignerOptions
 	coord   Coordinator
@@ -70,7 +69,7 @@ type Assigner struct {
 	trouble trouble
 }
 
-// trouble is why nothing can change hands at the moment.
+// trouble is the reason why no slice can change hands at the moment.
 type trouble struct {
 	mu   sync.Mutex
 	what string
@@ -80,7 +79,7 @@ type trouble struct {
 // retell is how often the same trouble is logged.
 const retell = time.Minute
 
-// is takes what the trouble is, empty for none, and reports whether to log it.
+// is records the trouble, which is empty if there is none, and reports whether to log it.
 func (t *trouble) is(what string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,15 +90,15 @@ func (t *trouble) is(what string) bool {
 	return true
 }
 
-// Trouble says why this assigner can neither lead nor save, so that no slice changes
-// hands; empty if it can, or if another one leads.
+// Trouble returns why this assigner can neither lead nor save, so that no slice changes hands. It
+// is empty if the assigner can, or if another one leads.
 func (a *Assigner) Trouble() string {
 	a.trouble.mu.Lock()
 	defer a.trouble.mu.Unlock()
 	return a.trouble.what
 }
 
-// StartAssigner begins to stand for election.
+// StartAssigner starts an assigner, which stands for election until Close.
 func StartAssigner(coord Coordinator, opt AssignerOptions) *Assigner {
 	if opt.Beat <= 0 {
 		opt.Beat = 500 * time.Millisecond
@@ -134,7 +133,7 @@ func (a *Assigner) run(ctx context.Context) {
 	}
 }
 
-// lead assigns until the leadership is lost.
+// lead assigns slices until the leadership is lost.
 func (a *Assigner) lead(ctx context.Context, l Leadership, tick <-chan time.Time) error {
 	var state lease.State
 	if l.State != nil {
@@ -189,7 +188,7 @@ func (a *Assigner) save(ctx context.Context) {
 	}
 }
 
-// store has the coordinator store a state, and tells the machine what became of it.
+// store saves a state with the coordinator, and passes the result to the machine.
 func (a *Assigner) store(ctx context.Context, s lease.Save) {
 	state := lease.Append(nil, &s.State)
 	err := a.coord.Save(ctx, s.Term, state)
@@ -220,11 +219,11 @@ func (a *Assigner) store(ctx context.Context, s lease.Save) {
 	case <-t.C:
 	}
 	a.step(func(lease.Tick) []lease.AssignerOutput {
-		return a.machine.Unsaved(s.Term, s.Rev, nil) // what was stored or not is replaced by the newest state
+		return a.machine.Unsaved(s.Term, s.Rev, nil) // the newest state replaces a state that may be stored
 	})
 }
 
-// Deliver takes a message from a node: a *lease.Renew or *lease.Gave.
+// Deliver receives a message of a node: a *lease.Renew or *lease.Gave.
 func (a *Assigner) Deliver(msg any) {
 	a.step(func(now lease.Tick) []lease.AssignerOutput {
 		switch m := msg.(type) {
@@ -237,8 +236,8 @@ func (a *Assigner) Deliver(msg any) {
 	})
 }
 
-// Move begins to move the slice that holds key to a node; Cut and Join change
-// the slices without moving them. They are for administration and tests.
+// Move begins to move the slice of key to the node to. It reports false if it cannot. Cut changes
+// the slices without moving them. Both are for administration and tests.
 func (a *Assigner) Move(key, to string) bool {
 	ok := false
 	a.step(func(now lease.Tick) []lease.AssignerOutput {
@@ -248,8 +247,8 @@ func (a *Assigner) Move(key, to string) bool {
 	return ok
 }
 
-// Cut splits slices at the points. It reports false if there would be too many slices,
-// or their bounds would take too many bytes.
+// Cut cuts slices at the points. It reports false if there would be too many slices, or if their
+// bounds would take too many bytes.
 func (a *Assigner) Cut(points ...string) bool {
 	ok := false
 	a.step(func(now lease.Tick) []lease.AssignerOutput {
@@ -259,9 +258,8 @@ func (a *Assigner) Cut(points ...string) bool {
 	return ok
 }
 
-// Replicate asks for n replicas of key beside its owner, or with 0 lets its load
-// decide. It reports false if there cannot be as many, or the key's slice is moving:
-// ask again.
+// Replicate asks for n replicas of key beside its owner; with 0 the load of the key decides. It
+// reports false if there cannot be so many, or if the key's slice is moving: call it again.
 func (a *Assigner) Replicate(key string, n int) bool {
 	ok := false
 	a.step(func(now lease.Tick) []lease.AssignerOutput {
@@ -278,14 +276,14 @@ func (a *Assigner) Leads() bool {
 	return a.machine.Leads(a.opt.Clock.Now())
 }
 
-// Released reports whether a node owns nothing, and a successor would know it.
+// Released reports whether a node owns nothing, and the saved state says so too.
 func (a *Assigner) Released(node string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.machine.Released(node)
 }
 
-// State is the assignment as of now.
+// State returns the current assignment.
 func (a *Assigner) State() lease.State {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -302,7 +300,7 @@ func (a *Assigner) step(in func(now lease.Tick) []lease.AssignerOutput) {
 				a.opt.Changed(out.State)
 			}
 			select {
-			case <-a.saves: // of an older term, and not begun: nobody waits for it
+			case <-a.saves: // a save of an older term that has not begun: no term waits for it
 			default:
 			}
 			a.saves <- out
@@ -314,7 +312,7 @@ func (a *Assigner) step(in func(now lease.Tick) []lease.AssignerOutput) {
 	}
 }
 
-// Close stops assigning. Leases granted go on until they are over.
+// Close stops assigning. Granted leases last until they end.
 func (a *Assigner) Close() {
 	a.stop()
 	a.done.Wait()

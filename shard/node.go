@@ -16,15 +16,15 @@ import (
 type NodeOptions struct {
 	lease.NodeOptions
 	Clock Clock
-	// Beat is how often leases are renewed. Default 1 s; well below a third of
-	// the lease's length.
+	// Beat is how often leases are renewed. Default 1 s. It should be well below a third of the
+	// lease's length.
 	Beat time.Duration
-	// Send carries a *lease.Renew or *lease.Gave to the assigner, and may lose it.
-	// It must not block for long.
+	// Send sends a *lease.Renew or *lease.Gave to the assigner, and may lose it. It must not block
+	// for long.
 	Send func(msg any)
-	// Loads reports what was asked since its last call. Default: nothing.
+	// Loads returns the load of each slice since its last call. Default: it returns nothing.
 	Loads func() []lease.Load
-	// Watch is told of every handle.
+	// Watch receives every handle of the node.
 	Watch Watcher
 }
 
@@ -37,14 +37,14 @@ type Node struct {
 	machine *lease.Node
 	handles map[lease.Gen]*Handle
 	closed  bool
-	stayed  int        // how often Stay was called
+	stayed  int        // how many times Stay was called
 	empty   *sync.Cond // signalled when a handle ends
 	now     chan struct{}
 	stop    context.CancelFunc
 	done    chan struct{}
 }
 
-// StartNode begins to ask for leases.
+// StartNode starts a node, which asks for leases until Close.
 func StartNode(opt NodeOptions) *Node {
 	if opt.Beat <= 0 {
 		opt.Beat = time.Second
@@ -86,8 +86,8 @@ func (n *Node) run(ctx context.Context) {
 	}
 }
 
-// Hurry renews at once instead of at the next beat, though not more often than a
-// hundred times in a beat.
+// Hurry renews at once instead of at the next beat, but not more often than a hundred times in a
+// beat.
 func (n *Node) Hurry() {
 	select {
 	case n.now <- struct{}{}:
@@ -95,7 +95,7 @@ func (n *Node) Hurry() {
 	}
 }
 
-// Deliver takes a message from the assigner: a *lease.Grant or *lease.Recall.
+// Deliver receives a message of the assigner: a *lease.Grant or *lease.Recall.
 func (n *Node) Deliver(msg any) {
 	n.step(func(now lease.Tick) []lease.NodeOutput {
 		switch m := msg.(type) {
@@ -108,12 +108,12 @@ func (n *Node) Deliver(msg any) {
 	})
 }
 
-// step carries out, in order, what the machine asks: a handle is revoked, and
-// its watcher has heard of it, before the acknowledgement is sent.
+// step carries out the outputs of the machine in order. The node revokes a handle, and every
+// watcher has learned of it, before it sends the acknowledgement (N4).
 func (n *Node) step(in func(now lease.Tick) []lease.NodeOutput) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.closed { // a message that was on its way
+	if n.closed { // a message may arrive after Close
 		return
 	}
 	for _, out := range in(n.opt.Clock.Now()) {
@@ -156,7 +156,7 @@ func (n *Node) step(in func(now lease.Tick) []lease.NodeOutput) {
 	}
 }
 
-// Watch has w be told of every handle too, from those on that are held now.
+// Watch adds a watcher, which first receives every handle that the node holds now.
 func (n *Node) Watch(w Watcher) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -166,7 +166,7 @@ func (n *Node) Watch(w Watcher) {
 	n.watch = append(n.watch, w)
 }
 
-// begin tells a watcher of a handle, if it is one for it.
+// begin passes a new handle to a watcher. Only a Sharer receives a Copy.
 func begin(w Watcher, h *Handle, after lease.Gen) {
 	if !h.Copy {
 		w.Acquired(h, after)
@@ -175,7 +175,7 @@ func begin(w Watcher, h *Handle, after lease.Gen) {
 	}
 }
 
-// end tells a watcher that a handle is over.
+// end tells a watcher that a handle has ended. Only a Sharer learns of a Copy.
 func end(w Watcher, h *Handle) {
 	if !h.Copy {
 		w.Revoked(h)
@@ -184,8 +184,8 @@ func end(w Watcher, h *Handle) {
 	}
 }
 
-// Acquire returns the handle of the slice that contains key, if this node owns it, or nil. Of several,
-// which follow one another after a split, it is the latest.
+// Acquire returns the latest valid handle of the slice that contains key, or nil if this node does
+// not own it. A slice that was cut or joined may have several handles for a while.
 func (n *Node) Acquire(key string) *Handle {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -198,11 +198,12 @@ func (n *Node) Acquire(key string) *Handle {
 	return best
 }
 
-// Table is the latest routing table the node has heard of.
+// Table returns the latest routing table that the node has received.
 func (n *Node) Table() *lease.Table { return n.table.Load() }
 
-// Leave asks the assigner to move everything elsewhere, and waits until it has
-// or ctx ends. The node goes on renewing what it still holds.
+// Leave asks the assigner to move all slices of this node elsewhere. It waits until they have
+// moved, ctx ends, or Stay is called, which is ErrStayed. The node keeps renewing what it still
+// holds.
 func (n *Node) Leave(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, n.empty.Broadcast)
 	defer stop()
@@ -220,13 +221,13 @@ func (n *Node) Leave(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Release gives up every lease at once, and says so with a last renewal: the assigner
-// need not wait until they are over. The node asks for nothing more.
+// Release gives up every lease at once and sends a last renewal that says so. The assigner then
+// need not wait until the leases end. The node takes no lease afterwards.
 func (n *Node) Release() {
 	n.step(func(now lease.Tick) []lease.NodeOutput { return n.machine.Beat(now, nil, n.machine.Release(nil)) })
 }
 
-// Stay ends Leave, also one that waits: the node can be given slices again.
+// Stay cancels Leave, including a call that waits: the node may receive slices again.
 func (n *Node) Stay() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -236,11 +237,11 @@ func (n *Node) Stay() {
 	n.Hurry()
 }
 
-// ErrStayed is what Leave returns when Stay has ended it.
+// ErrStayed is the error of a Leave that Stay has cancelled.
 var ErrStayed = errors.New("shard: stayed: the node was told to keep its slices before all of them had moved")
 
-// Close stops renewing and revokes every handle. Others can have the keys when
-// the leases are over.
+// Close stops renewing and revokes every handle. Other nodes can get the keys when the leases have
+// ended.
 func (n *Node) Close() {
 	n.stop()
 	<-n.done

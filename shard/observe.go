@@ -6,15 +6,15 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// Ending says how many slices a node owns, and how long the last of their leases lasts
-// unless it is renewed.
+// Ending says how many slices a node owns, and when the last of their leases ends unless it is
+// renewed.
 type Ending struct {
 	Slices int
 	Left   time.Duration
 }
 
-// Endings are those of all nodes, by incarnation, as this assigner knows them. Slices
-// without an owner stand under the empty name.
+// Endings returns an Ending for each node, by incarnation, as this assigner knows them. The empty
+// name has the slices without an owner.
 func (a *Assigner) Endings() map[string]Ending {
 	a.mu.Lock()
 	all := a.machine.Endings()
@@ -26,8 +26,8 @@ func (a *Assigner) Endings() map[string]Ending {
 	return out
 }
 
-// Margin is how long the shortest lease that this node owns lasts unless it is renewed;
-// ok is false if it owns none.
+// Margin returns how soon the first lease that this node owns ends unless it is renewed. ok is
+// false if the node owns none.
 func (n *Node) Margin() (left time.Duration, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -7,26 +7,25 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// piece is a part of a held slice that lies in one tablet of the store, and the
-// guard over it.
+// piece is a part of a held slice that lies in one tablet of the store, with the guard over it.
 type piece struct {
 	rng    lease.Range
 	gen    lease.Gen
 	state  pieceState
 	call   Call // in flight, in the states cutting and guarding
 	try    int
-	token  Token            // in force if guarded
-	single map[string]Token // in force instead for these keys
+	token  Token            // in force if state is guarded
+	single map[string]Token // guards of single keys, which are in force instead of token
 
-	after   lease.Gen       // whose entries may be transferred; 0 if no more
-	written map[string]bool // keys that were sent in this period, while they may
+	after   lease.Gen       // the generation whose entries may be transferred (R19); 0 if none may be any more
+	written map[string]bool // keys written in this period; recorded only while after is not 0
 }
 
 type pieceState uint8
 
 const (
-	cutting  pieceState = iota // the store's boundaries are being read
-	waiting                    // a fence inside is in flight (R3)
+	cutting  pieceState = iota // the pod reads the boundaries of the store's tablets
+	waiting                    // a fence for a key of the piece is in flight (R3)
 	guarding                   // SetGuard is in flight
 	guarded
 )
@@ -39,8 +38,8 @@ type fence struct {
 	try   int
 }
 
-// maxSingles bounds the single-key guards of a piece; then all of it is guarded
-// anew.
+// maxSingles bounds the single-key guards of a piece. When there are more, the whole piece is
+// guarded anew.
 const maxSingles = 256
 
 // piece finds the piece that contains key.
@@ -55,8 +54,8 @@ func (p *Pod) piece(key string) *piece {
 	return nil
 }
 
-// acquired takes a slice: parts that are held already keep their guards and entries
-// (R21), the others are cut and guarded.
+// acquired takes a slice. Parts that the pod holds already keep their guards and entries (R21); the
+// other parts are cut at tablet boundaries and guarded.
 func (p *Pod) acquired(now lease.Tick, in Acquired, out []Output) []Output {
 	p.leases[in.Gen] = tenure{in.Range, in.Until}
 	var next []*piece
@@ -72,13 +71,13 @@ func (p *Pod) acquired(now lease.Tick, in Acquired, out []Output) []Output {
 				next = append(next, p.carve(pc, r, pc.gen))
 			}
 		}
-		if p.holds(now, pc.gen) { // guarded or not: what is in flight must be sent again under the lease of its guard
+		if p.holds(now, pc.gen) { // guarded or not: a write in flight needs the lease of its guard to be sent again
 			p.rehome(part, pc.gen, in.Gen)
 			next = append(next, p.carve(pc, part, in.Gen))
 			out = append(out, Retag{part, pc.gen, in.Gen})
 			fresh = subtract(fresh, part)
 		}
-		delete(p.calls, pc.call) // a SetGuard whose answer is not awaited is like one that was lost
+		delete(p.calls, pc.call) // an ignored answer counts like a lost one
 	}
 	for _, r := range fresh {
 		next = append(next, &piece{rng: r, gen: in.Gen, state: cutting, after: in.After})
@@ -93,8 +92,8 @@ func (p *Pod) acquired(now lease.Tick, in Acquired, out []Output) []Output {
 	return p.pumpAll(now, in.Range, out)
 }
 
-// carve is the part r of a piece. What is not yet guarded starts over; what may be
-// transferred stays as it is, for the keys are held all along (R21).
+// carve returns the part r of a piece. A part without a guard starts over. What may be transferred
+// stays the same, because the keys are held without interruption (R21).
 func (p *Pod) carve(pc *piece, r lease.Range, gen lease.Gen) *piece {
 	part := &piece{rng: r, gen: gen, state: cutting, after: pc.after}
 	for k := range pc.written {
@@ -121,7 +120,7 @@ func (pc *piece) put(key string, t Token) {
 	pc.single[key] = t
 }
 
-// rehome moves what is in flight under one lease to the one that goes on.
+// rehome moves the requests in flight from a lease to the lease that continues it.
 func (p *Pod) rehome(r lease.Range, from, to lease.Gen) {
 	for name, k := range p.keys {
 		if !r.Contains(name) {
@@ -142,7 +141,7 @@ func (p *Pod) rehome(r lease.Range, from, to lease.Gen) {
 	}
 }
 
-// subtract removes part from ranges.
+// subtract returns ranges without part.
 func subtract(ranges []lease.Range, part lease.Range) (out []lease.Range) {
 	for _, r := range ranges {
 		if !r.Overlaps(part) {
@@ -159,8 +158,8 @@ func subtract(ranges []lease.Range, part lease.Range) (out []lease.Range) {
 	return out
 }
 
-// revoked ends a lease: its pieces are forgotten, and nothing under it goes on
-// but the wait for answers that are on their way (R15).
+// revoked ends a lease and forgets its pieces. Of the work under the lease, only the wait for
+// answers in flight continues (R15).
 func (p *Pod) revoked(now lease.Tick, in Revoked, out []Output) []Output {
 	t, ok := p.leases[in.Gen]
 	if !ok {
@@ -181,13 +180,13 @@ func (p *Pod) revoked(now lease.Tick, in Revoked, out []Output) []Output {
 	return p.pumpAll(now, t.Range, out)
 }
 
-// cut asks for the store's boundaries inside a piece.
+// cut asks the store for the boundaries of its tablets inside a piece.
 func (p *Pod) cut(pc *piece, out []Output) []Output {
 	pc.state, pc.call = cutting, p.call(pc)
 	return append(out, ReadSplits{pc.call, pc.rng, pc.try})
 }
 
-// splits cuts a piece at the store's boundaries and guards the parts.
+// splits cuts a piece at the boundaries of the store's tablets and guards the parts.
 func (p *Pod) splits(now lease.Tick, in Splits, out []Output) []Output {
 	pc, ok := p.calls[in.Call].(*piece)
 	delete(p.calls, in.Call)
@@ -214,8 +213,8 @@ func (p *Pod) splits(now lease.Tick, in Splits, out []Output) []Output {
 	return out
 }
 
-// install sends SetGuard for a whole piece (R1), under a fresh token (R4), as
-// soon as no fence inside it is in flight (R3).
+// install sends a SetGuard for a whole piece (R1), under a fresh token (R4), once no fence inside
+// the piece is in flight (R3).
 func (p *Pod) install(pc *piece, out []Output) []Output {
 	for name := range p.fences {
 		if pc.rng.Contains(name) {
@@ -226,7 +225,7 @@ func (p *Pod) install(pc *piece, out []Output) []Output {
 	return append(out, SetGuard{pc.call, pc.rng, pc.token, pc.try})
 }
 
-// reguard replaces a guard that no longer stands in the store.
+// reguard replaces a guard that is no longer in the store.
 func (p *Pod) reguard(pc *piece, out []Output) []Output {
 	if pc.state != guarded {
 		return out
@@ -235,7 +234,7 @@ func (p *Pod) reguard(pc *piece, out []Output) []Output {
 	return p.install(pc, out)
 }
 
-// guarded takes the answer to a SetGuard.
+// guarded handles the answer to a SetGuard.
 func (p *Pod) guarded(now lease.Tick, in Guarded, out []Output) []Output {
 	what := p.calls[in.Call]
 	delete(p.calls, in.Call)
@@ -256,7 +255,7 @@ func (p *Pod) installed(now lease.Tick, pc *piece, status Status, out []Output) 
 	case status == Layout:
 		pc.try++
 		return p.cut(pc, append(out, Event{GuardRefused}))
-	case status != OK: // it may still land: never use its token again (R4)
+	case status != OK: // it may still take effect: never use its token again (R4)
 		pc.try++
 		pc.state = waiting
 		return p.install(pc, append(out, Event{GuardLost}))

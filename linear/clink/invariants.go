@@ -43,7 +43,7 @@ func (p *Pod) Check() {
 	}
 }
 
-// canDepart reports whether an operation that waits could have been sent.
+// canDepart reports whether an operation that waits could be sent now.
 func (p *Pod) canDepart(o *op) bool {
 	for _, n := range o.keys {
 		k := p.keys[n]
@@ -54,11 +54,11 @@ func (p *Pod) canDepart(o *op) bool {
 	return true
 }
 
-// Idle reports whether nothing is in flight and nobody waits.
+// Idle reports whether nothing is in flight and no caller waits.
 func (p *Pod) Idle() bool { return len(p.ops) == 0 && len(p.keys) == 0 && len(p.calls) == 0 }
 
-// Dump is the whole state as text, the same for the same state: for stories, and
-// for the explorer to know a state again.
+// Dump returns the whole state as text, the same text for the same state. Scenarios print it, and
+// the explorer recognizes states by it.
 func (p *Pod) Dump() string {
 	var b strings.Builder
 	for _, g := range slices.Sorted(maps.Keys(p.leases)) {
@@ -120,10 +120,10 @@ func (b *batch) ids() (out []Op) {
 	return out
 }
 
-// String shows a token by the incarnation and the number it was made of.
+// String shows the incarnation and the number that a token was made of.
 func (t Token) String() string { return show(t) }
 
-// String shows an id by the incarnation and the number it was made of.
+// String shows the incarnation and the number that an id was made of.
 func (id ID) String() string { return show(id) }
 
 func show(b [16]byte) string {

@@ -8,52 +8,51 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// Options of a Pod.
+// Options configure a Pod.
 type Options struct {
-	// Incarnation is unique to this incarnation of the node for ever; tokens and write ids are
-	// made of it and a counter.
+	// Incarnation is unique to this incarnation of the node for ever. The pod makes tokens and
+	// write ids from it and a counter.
 	Incarnation uint64
-	// Drift bounds how much the node's clock may run fast or slow, in millionths.
-	// Default 200.
+	// Drift bounds how much the node's clock may run fast or slow, in millionths. Default 200.
 	Drift int64
-	// Queue bounds the writes waiting for one key. Default 4096.
+	// Queue bounds the writes that wait for one key. Default 4096.
 	Queue int
 	// Tags says that the store's reads return the guard that covers the key.
 	Tags bool
-	// Entry looks up what was kept last under a key and not dropped since; it may
-	// have forgotten it. It must not change anything.
+	// Entry returns the entry that the last Keep of a key stored, unless a Drop followed. It may
+	// have forgotten the entry. It must not change anything.
 	Entry func(key string) (Keep, bool)
 }
 
-// Pod is the node's side of CLINK for one space. It is not safe for concurrent
-// use: the runtime steps it under one lock, and reports a lease's end before the
-// end is acknowledged.
+// Pod is the node's side of CLINK for one space. It is not safe for concurrent use: the runtime
+// steps it under one lock. The runtime reports the end of a lease before it acknowledges the
+// recall.
 type Pod struct {
 	opt    Options
 	drawn  uint64
 	leases map[lease.Gen]tenure
 	pieces []*piece // sorted by their ranges, which do not overlap
 	keys   map[string]*key
-	calls  map[Call]any      // *piece, *fence, *load or *batch, by what is in flight for it
+	calls  map[Call]any      // the *piece, *fence, *load or *batch that each request in flight is for
 	fences map[string]*fence // in flight, by key (R3)
 	ops    map[Op]*op
-	kept   map[string]Keep // in this step: the runtime has not heard of them yet
-	now    lease.Tick      // of the last step, for Check
+	kept   map[string]Keep // entries of this step, which the runtime has not stored yet
+	now    lease.Tick      // the time of the last step, for Check
 	offers offers
 }
 
-// tenure is a lease as far as the pod knows.
+// tenure is a lease as the pod knows it.
 type tenure struct {
 	Range lease.Range
 	Until lease.Tick
 }
 
-// key is what is going on at one key. Keys at rest are not in the map.
+// key is the work in progress at one key. Keys without work are not in the map.
 type key struct {
 	read   *load   // the read that later readers may share
-	loads  []*load // every read in flight, to be marked by R8
-	queue  []*op   // writes that wait, in the order they came
-	flight *batch  // the writes at the head (R12)
+	loads  []*load // every read in flight, which a write must mark (R8)
+	queue  []*op   // writes that wait, in the order in which they came
+	flight *batch  // the writes that left the queue (R12)
 }
 
 // op is one caller's operation.
@@ -61,10 +60,10 @@ type op struct {
 	id     Op
 	read   *load    // set for a read
 	keys   []string // of a write or update
-	muts   []Mut    // of a write; as keys
-	blind  bool     // a write: it need not know what was there
-	locked ID       // the caller writes in a transaction of its own, under this id
-	batch  *batch   // once it left the queue
+	muts   []Mut    // of a write, in the order of keys
+	blind  bool     // a write, which does not need the former value
+	locked ID       // of a Lock: the id of the caller's own transaction
+	batch  *batch   // set once it left the queue
 }
 
 // NewPod returns a pod that owns nothing.
@@ -84,13 +83,13 @@ func NewPod(opt Options) *Pod {
 	}
 }
 
-// Serves reports whether an entry may be served at now: its lease lasts until
-// leased and has not been revoked, and it expires at until, or never if 0 (R9).
+// Serves reports whether an entry may be served at now (R9). leased is the end of its lease, which
+// has not been revoked. until is when the entry expires; 0 means never.
 func Serves(now, leased, until lease.Tick) bool {
 	return now < leased && (until == 0 || now < until)
 }
 
-// Step takes one input and appends what is to be done.
+// Step takes one input and appends the outputs to out.
 func (p *Pod) Step(now lease.Tick, in Input, out []Output) []Output {
 	clear(p.kept)
 	p.now = now
@@ -139,23 +138,24 @@ func (p *Pod) Step(now lease.Tick, in Input, out []Output) []Output {
 	panic("clink: unknown input")
 }
 
-// Owns reports whether a write to key would be taken at now.
+// Owns reports whether the pod would take a write to key at now.
 func (p *Pod) Owns(now lease.Tick, key string) bool { return p.owner(now, key) != nil }
 
-// Guarded reports whether what a read of key finds may fill (R5).
+// Guarded reports whether a read of key may fill memory (R5).
 func (p *Pod) Guarded(now lease.Tick, key string) bool {
 	pc, _ := p.guard(now, key)
 	return pc != nil
 }
 
-// holds reports whether a lease is in force, and so was without interruption
-// since it was acquired.
+// holds reports whether a lease is in force. It then was so without interruption since it was
+// acquired.
 func (p *Pod) holds(now lease.Tick, gen lease.Gen) bool {
 	t, ok := p.leases[gen]
 	return ok && now < t.Until
 }
 
-// owner is the piece of a held slice that contains key, guarded or not.
+// owner returns the piece of a held slice that contains key, guarded or not; nil if the pod does
+// not own key.
 func (p *Pod) owner(now lease.Tick, key string) *piece {
 	if pc := p.piece(key); pc != nil && p.holds(now, pc.gen) {
 		return pc
@@ -163,8 +163,8 @@ func (p *Pod) owner(now lease.Tick, key string) *piece {
 	return nil
 }
 
-// guard is the piece that contains key and the token in force there; nil if
-// there is none to count on now.
+// guard returns the piece that contains key and the token in force there. It returns nil if no
+// guard counts now.
 func (p *Pod) guard(now lease.Tick, key string) (*piece, Token) {
 	pc := p.owner(now, key)
 	if pc == nil || pc.state != guarded {
@@ -176,7 +176,7 @@ func (p *Pod) guard(now lease.Tick, key string) (*piece, Token) {
 	return pc, pc.token
 }
 
-// at is the key's state, made if it was at rest.
+// at returns the state of a key, and makes it if the key had none.
 func (p *Pod) at(name string) *key {
 	k, ok := p.keys[name]
 	if !ok {
@@ -186,14 +186,14 @@ func (p *Pod) at(name string) *key {
 	return k
 }
 
-// rest forgets a key at which nothing goes on.
+// rest forgets a key that has no work left.
 func (p *Pod) rest(name string) {
 	if k := p.keys[name]; k != nil && k.read == nil && len(k.loads) == 0 && len(k.queue) == 0 && k.flight == nil {
 		delete(p.keys, name)
 	}
 }
 
-// active are the keys of r at which something goes on, in order.
+// active returns the keys of r that have work, in order.
 func (p *Pod) active(r lease.Range) (out []string) {
 	for _, name := range slices.Sorted(maps.Keys(p.keys)) {
 		if r.Contains(name) {
@@ -203,13 +203,13 @@ func (p *Pod) active(r lease.Range) (out []string) {
 	return out
 }
 
-// keep puts an entry in place; what goes on in the same step can see it.
+// keep stores an entry. Later work in the same step can see it.
 func (p *Pod) keep(k Keep, out []Output) []Output {
 	p.kept[k.Key] = k
 	return append(out, k)
 }
 
-// entry is what was kept last under a key and not dropped since, if anybody remembers.
+// entry returns the entry of key, if the pod or the runtime remembers it.
 func (p *Pod) entry(key string) (Keep, bool) {
 	if k, ok := p.kept[key]; ok {
 		return k, true
@@ -229,24 +229,24 @@ func (p *Pod) call(what any) Call {
 	return c
 }
 
-// name makes 16 bytes that nobody else makes (R4).
+// name makes 16 bytes that no other call, of any node, ever makes (R4).
 func (p *Pod) name() (b [16]byte) {
 	binary.BigEndian.PutUint64(b[:8], p.opt.Incarnation)
 	binary.BigEndian.PutUint64(b[8:], p.draw())
 	return b
 }
 
-// expiry is when a row that was asked for at sent must no longer be served (R10).
+// expiry returns when a row must no longer be served, if its read was sent at sent (R10).
 func (p *Pod) expiry(sent, ttl lease.Tick) lease.Tick {
 	if ttl <= 0 {
 		return 0
 	}
-	ttl = min(ttl, 1<<62) // about 146 years: a longer TTL must not overflow the clock
+	ttl = min(ttl, 1<<62) // about 146 years: a longer TTL would overflow the clock
 	return max(1, sent+ttl-(ttl/1e6+1)*lease.Tick(2*p.opt.Drift))
 }
 
-// Left is the TTL that a row has left when it must no longer be served from until on:
-// a little more than until that, for until was shortened by the drift bound.
+// Left returns the remaining TTL of a row whose entry may be served before until. It is a little
+// more than until-now, because until was shortened by the drift bound.
 func Left(now, until lease.Tick, drift int64) lease.Tick {
 	left := max(1, until-now)
 	return left + (left/1e6)*lease.Tick(2*drift)

@@ -11,16 +11,16 @@ type load struct {
 	key     string
 	gen     lease.Gen // the lease whose guard was in force when it was sent; 0 if none
 	token   Token     // that guard
-	overlap bool      // a write to the key was in flight meanwhile
+	overlap bool      // a write to the key was in flight at the same time (R6)
 	sent    lease.Tick
 	try     int
-	waiting []*op  // callers who came before it was sent
-	late    []*op  // callers who came after
-	batch   *batch // the writes it is for, if it is not a caller's read
-	index   int    // which of the batch's keys
+	waiting []*op  // callers that came before it was sent
+	late    []*op  // callers that came after it was sent
+	batch   *batch // the batch that needs the row; nil for a caller's read
+	index   int    // the place of key in the batch
 }
 
-// reads begins a caller's read, or lets it share the one in flight.
+// reads begins a caller's read, or lets it share the read in flight.
 func (p *Pod) reads(now lease.Tick, in Read, out []Output) []Output {
 	if e, ok := p.entry(in.Key); ok && Serves(now, p.leases[e.Gen].Until, e.Until) { // R9
 		return append(out, Reply{Op: in.Op, Outcome: Done, Row: e.Row, Until: e.Until})
@@ -35,7 +35,7 @@ func (p *Pod) reads(now lease.Tick, in Read, out []Output) []Output {
 	return p.ask(now, in.Key, []*op{o}, out)
 }
 
-// ask sends one read for all of these callers.
+// ask sends one read for all callers in who.
 func (p *Pod) ask(now lease.Tick, name string, who []*op, out []Output) []Output {
 	l := &load{key: name, waiting: who}
 	for _, o := range who {
@@ -58,10 +58,10 @@ func (p *Pod) load(now lease.Tick, l *load, out []Output) []Output {
 	return append(out, Load{c, l.key, l.try, l.bare()})
 }
 
-// bare reports whether the row itself is not wanted (R20).
+// bare reports whether the pod needs only the writer of the row (R20).
 func (l *load) bare() bool { return l.batch != nil && l.batch.locked }
 
-// loaded takes the answer to a read.
+// loaded handles the answer to a read.
 func (p *Pod) loaded(now lease.Tick, in Loaded, out []Output) []Output {
 	l, ok := p.calls[in.Call].(*load)
 	if !ok {
@@ -104,23 +104,23 @@ func (p *Pod) loaded(now lease.Tick, in Loaded, out []Output) []Output {
 	return out
 }
 
-// fill keeps what a read found if it is surely the latest state.
+// fill keeps the row that a read found if it is certainly the latest state.
 func (p *Pod) fill(now lease.Tick, l *load, row Row, until lease.Tick, out []Output) (bool, []Output) {
 	switch {
-	case l.gen == 0: // R5: a former owner's write may still land
+	case l.gen == 0: // R5: a former owner's write may still commit
 		return false, append(out, Event{FillRefusedNoGuard})
-	case l.overlap: // R6: our own write may have landed in between
+	case l.overlap: // R6: a write of this pod may have committed in between
 		return false, append(out, Event{FillRefusedOverlap})
 	case !p.holds(now, l.gen): // R7: the next owner may have written already
 		return false, append(out, Event{FillRefusedLease})
-	case until != 0 && now >= until: // R10: it has ended while the answer was on its way
+	case until != 0 && now >= until: // R10: the row expired while the answer was in flight
 		return false, append(out, Event{FillRefusedExpired})
 	}
 	return true, p.keep(Keep{l.key, row, l.gen, until}, out)
 }
 
-// tagged looks at the guard a read found: if it is not the one we count on, a
-// write would fail, so it is replaced before one does.
+// tagged compares the guard that a read found with the one that the pod counts on. If they differ,
+// every write would fail, so tagged replaces the guard before a write is sent.
 func (p *Pod) tagged(now lease.Tick, l *load, stands Token, out []Output) []Output {
 	pc, token := p.guard(now, l.key)
 	if !p.opt.Tags || pc == nil || l.token != token || stands == token {

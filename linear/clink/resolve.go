@@ -6,8 +6,8 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// gather reads the rows an update decides from, under guards in force: entries
-// where they may be served, the store elsewhere (R17).
+// gather reads the rows that an update decides from, under guards in force. It takes entries that
+// may be served, and reads the other rows from the store (R17).
 func (p *Pod) gather(now lease.Tick, b *batch, out []Output) []Output {
 	b.state, b.pending, b.muts = ready, 0, nil
 	for _, name := range b.keys {
@@ -38,19 +38,19 @@ func (p *Pod) gather(now lease.Tick, b *batch, out []Output) []Output {
 	return out
 }
 
-// decide asks the caller.
+// decide asks the caller for its decision.
 func (p *Pod) decide(b *batch, out []Output) []Output {
 	b.state = evaluating
 	return append(out, Evaluate{b.ops[0].id, slices.Clone(b.rows)})
 }
 
-// gathered takes a row that a batch waited for.
+// gathered handles a row that a batch waited for.
 func (p *Pod) gathered(now lease.Tick, l *load, in Loaded, until lease.Tick, out []Output) []Output {
 	b := l.batch
 	switch {
 	case b.state == resolving:
 		return p.resolved(now, l, in, out)
-	case b.state != gathering || p.at(l.key).flight != b: // the caller has gone meanwhile
+	case b.state != gathering || p.at(l.key).flight != b: // the caller has gone
 		p.rest(l.key)
 		return out
 	case !p.holdsAll(now, b):
@@ -63,13 +63,13 @@ func (p *Pod) gathered(now lease.Tick, l *load, in Loaded, until lease.Tick, out
 		return out
 	}
 	b.fresh = slices.ContainsFunc(b.until, func(u lease.Tick) bool { return u != 0 && now >= u })
-	if b.fresh { // one expired while another was read
+	if b.fresh { // one row expired while another was read
 		return p.gather(now, b, out)
 	}
 	return p.decide(b, out)
 }
 
-// evaluated takes a caller's decision.
+// evaluated handles a caller's decision.
 func (p *Pod) evaluated(now lease.Tick, in Evaluated, out []Output) []Output {
 	o := p.ops[in.Op]
 	if o == nil || o.batch == nil || o.batch.state != evaluating {
@@ -86,12 +86,12 @@ func (p *Pod) evaluated(now lease.Tick, in Evaluated, out []Output) []Output {
 	for i := range b.muts {
 		m := &b.muts[i]
 		row := b.rows[b.at(m.Key)]
-		m.Check, m.Expect = row.TTL != 0, row.Version // R17: it may expire before the commit
+		m.Check, m.Expect = row.TTL != 0, row.Version // R17: the row may expire before the commit
 	}
 	return p.send(now, b, out)
 }
 
-// resume goes on with a batch that waited for a guard.
+// resume continues a batch that waited for a guard.
 func (p *Pod) resume(now lease.Tick, b *batch, out []Output) []Output {
 	switch {
 	case b.state == ready && b.muts == nil:
@@ -104,17 +104,16 @@ func (p *Pod) resume(now lease.Tick, b *batch, out []Output) []Output {
 	return out
 }
 
-// unresolved begins to find out what became of a batch that had no answer.
+// unresolved begins to find out the outcome of a batch that got no answer.
 func (p *Pod) unresolved(now lease.Tick, b *batch, out []Output) []Output {
 	b.state, b.tries = fencing, 0
 	b.found, b.fenced = make([]Row, len(b.keys)), make([]bool, len(b.keys))
 	return p.fence(now, b, out)
 }
 
-// fence sends the single-key guards a batch still needs (R13), under fresh tokens
-// (R4), unless a guard over the range is on its way (R3). Behind the last of
-// them the rows are read; if a lease was lost meanwhile nothing can be proven,
-// but the keys that are left are safe to write again.
+// fence sends the single-key guards that a batch still needs (R13), under fresh tokens (R4), unless
+// a guard over the range is in flight (R3). When all of them are installed, it reads the rows. If a
+// lease was lost meanwhile, nothing can be proven, but the remaining keys are safe to write again.
 func (p *Pod) fence(now lease.Tick, b *batch, out []Output) []Output {
 	out = p.release(now, b, out)
 	left := false
@@ -146,21 +145,21 @@ func (p *Pod) sendFence(f *fence, out []Output) []Output {
 	return append(out, SetGuard{p.call(f), lease.Point(f.key), f.token, f.try})
 }
 
-// fenced takes the answer to a fence.
+// fenced handles the answer to a fence.
 func (p *Pod) fenced(now lease.Tick, f *fence, status Status, out []Output) []Output {
 	delete(p.fences, f.key)
 	b, pc := f.batch, p.owner(now, f.key)
 	k := p.keys[f.key]
-	if pc != nil && pc.state == waiting { // the range waited for this fence
+	if pc != nil && pc.state == waiting { // the guard of the piece waited for this fence
 		out = p.install(pc, out)
 	}
 	i := b.at(f.key)
 	switch {
-	case k == nil || k.flight != b || b.state != fencing: // nobody waits for it any more
+	case k == nil || k.flight != b || b.state != fencing: // no batch waits for this fence any more
 		return p.retry(now, f.key, out)
 	case !p.holds(now, b.gens[i]): // R2
 		return p.fence(now, b, out)
-	case status != OK: // it may still land: never use its token again (R4)
+	case status != OK: // it may still take effect: never use its token again (R4)
 		b.tries++
 		return p.fence(now, b, append(out, Event{GuardLost}))
 	}
@@ -174,7 +173,7 @@ func (p *Pod) fenced(now lease.Tick, f *fence, status Status, out []Output) []Ou
 	return p.fence(now, b, out)
 }
 
-// retry lets a batch that waited for another's fence of its key send its own.
+// retry lets a batch send its own fence for a key after the fence of another batch has returned.
 func (p *Pod) retry(now lease.Tick, name string, out []Output) []Output {
 	if k := p.keys[name]; k != nil && k.flight != nil {
 		return p.resume(now, k.flight, out)
@@ -182,7 +181,7 @@ func (p *Pod) retry(now lease.Tick, name string, out []Output) []Output {
 	return out
 }
 
-// resolved takes a row read behind the fence.
+// resolved handles a row that was read behind the fence.
 func (p *Pod) resolved(now lease.Tick, l *load, in Loaded, out []Output) []Output {
 	b := l.batch
 	switch {
@@ -206,9 +205,9 @@ func (p *Pod) resolved(now lease.Tick, l *load, in Loaded, out []Output) []Outpu
 	return p.again(now, b, append(out, Event{OutcomeProvenFailed}))
 }
 
-// proof is what the rows behind the fence say of the batch, all of which was
-// written or none: OK, Lost if they cannot tell, or Refused, which proves that
-// it failed if the lease holds.
+// proof returns what the rows behind the fence say about the batch, which was written whole or not
+// at all. OK proves success; StatusUnknown says that the rows cannot tell; Refused proves failure
+// if the lease holds.
 func (b *batch) proof(now lease.Tick) Status {
 	for _, row := range b.found {
 		if row.Writer == b.id { // R14
@@ -219,10 +218,10 @@ func (b *batch) proof(now lease.Tick) Status {
 		i := b.at(m.Key)
 		row, age := b.found[i], now-b.first
 		switch {
-		case row.Exists: // whatever we had written would stand there instead
-		case m.Delete && b.blind: // it is true, and need not have been ours
+		case row.Exists: // a committed batch would have left its own row, or none
+		case m.Delete && b.blind: // the key is absent, and it does not matter who deleted it
 			return OK
-		case m.Delete && row.Writer == (ID{}) && b.rows[i].Exists && b.rows[i].TTL == 0: // who else?
+		case m.Delete && row.Writer == (ID{}) && b.rows[i].Exists && b.rows[i].TTL == 0: // only this batch can have removed it
 			return OK
 		case m.Delete && row.Writer == (ID{}) && b.rows[i].Exists:
 			return StatusUnknown
@@ -234,7 +233,7 @@ func (b *batch) proof(now lease.Tick) Status {
 	return Refused
 }
 
-// stamps are what the rows behind the fence say of the batch's writes.
+// stamps returns the stamps of the batch's writes from the rows behind the fence.
 func (b *batch) stamps() (out []Stamp) {
 	for _, m := range b.muts {
 		row := b.found[b.at(m.Key)]

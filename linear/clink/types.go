@@ -2,13 +2,13 @@ package clink
 
 import "github.com/freshet-cache/freshet/shard/lease"
 
-// Token is an opaque guard; the zero Token is none.
+// Token is an opaque guard. The zero Token is no guard.
 type Token [16]byte
 
 // ID names a write for ever.
 type ID [16]byte
 
-// Op names a caller's operation; the runtime draws them, never twice.
+// Op names a caller's operation. The runtime never uses a number twice.
 type Op uint64
 
 // Call names a request to the store. Each is answered by exactly one input.
@@ -20,11 +20,11 @@ type Row struct {
 	Value   []byte
 	Version uint64
 	Writer  ID
-	TTL     lease.Tick // remaining TTL when the store answered; 0 does not expire
+	TTL     lease.Tick // remaining TTL when the store answered; 0 if the row does not expire
 	Guard   Token      // the guard that covered the key
 }
 
-// KeepTTL as the TTL of a Mut keeps the deadline the row has.
+// KeepTTL as the TTL of a Mut keeps the deadline that the row has.
 const KeepTTL lease.Tick = -1
 
 // Mut is a write to one key.
@@ -33,29 +33,29 @@ type Mut struct {
 	Delete bool
 	Value  []byte
 	TTL    lease.Tick
-	// Guard, Check and Expect are the machine's to set: the write commits only
-	// under Guard and, if Check, only onto version Expect.
+	// The machine sets Guard, Check and Expect: the write commits only under Guard and, if Check is
+	// set, only onto version Expect.
 	Guard  Token
 	Check  bool
 	Expect uint64
 }
 
-// Stamp is what a committed Mut left behind.
+// Stamp describes the row that a committed Mut left.
 type Stamp struct {
 	Version uint64
 	TTL     lease.Tick
 }
 
-// Status sorts the answers of a store. Three answers exist: yes, no, unknown.
+// Status sorts the answers of a store into yes, no and unknown.
 type Status uint8
 
 // The statuses.
 const (
 	OK            Status = iota // it happened
-	Mismatch                    // it did not and will not: another guard stands there
-	Conflict                    // it did not and will not: the version was another
+	Mismatch                    // it did not and will not: the store has another guard
+	Conflict                    // it did not and will not: the row had another version
 	Layout                      // it did not and will not: the range is not in one tablet
-	Refused                     // it did not and will not, for a reason of the store's
+	Refused                     // it did not and will not, for another reason of the store
 	StatusUnknown               // unknown: it may have happened, or may still
 )
 
@@ -65,24 +65,24 @@ type Outcome uint8
 // The outcomes.
 const (
 	Done     Outcome = iota // it happened, once
-	NotOwner                // it did not and will not: ask the owner
-	NotSent                 // it did not and will not: the caller's time was over
+	NotOwner                // it did not and will not: send it to the owner
+	NotSent                 // it did not and will not: the caller's deadline passed
 	Rejected                // it did not and will not: the store refused
-	Failed                  // a read got no answer
+	Failed                  // the store did not answer a read
 	Unknown                 // it may have happened, or may still, at most once
 	Busy                    // it did not and will not: too much is queued
-	Lapsed                  // it did not and will not, under these guards: ask for others
+	Lapsed                  // it did not and will not under these guards: lock the keys again
 )
 
 // Input is something that has happened.
 type Input interface{ input() }
 
-// Acquired: the lease of a slice began. If every key of it was held before, it
-// goes on without interruption.
+// Acquired: the lease of a slice began. Keys that the node held before are held without
+// interruption.
 type Acquired struct {
 	lease.Lease
 	Until lease.Tick
-	After lease.Gen // whose owner gave the slice up for this one, and may offer entries; 0 if nobody
+	After lease.Gen // the generation whose owner gave the slice up for this lease and may offer entries; 0 if none
 }
 
 // Extended: a lease lasts until Until.
@@ -91,82 +91,81 @@ type Extended struct {
 	Until lease.Tick
 }
 
-// Revoked: a lease is over for good. The runtime reports it before the recall
-// is acknowledged.
+// Revoked: a lease is over for good. The runtime reports it before it acknowledges the recall.
 type Revoked struct{ Gen lease.Gen }
 
-// Splits answers ReadSplits with the store's boundaries; Status is OK or StatusUnknown.
+// Splits answers ReadSplits with the boundaries of the store's tablets. Status is OK or
+// StatusUnknown.
 type Splits struct {
 	Call   Call
 	Points []string
 	Status Status
 }
 
-// Guarded answers SetGuard with OK, Layout or Lost.
+// Guarded answers SetGuard. Status is OK, Layout or StatusUnknown.
 type Guarded struct {
 	Call   Call
 	Status Status
 }
 
-// Read: a caller wants a key of which the runtime could serve no entry.
+// Read: a caller wants a key that the runtime cannot serve from an entry.
 type Read struct {
 	Op  Op
 	Key string
 }
 
-// Loaded answers Load with OK or StatusUnknown.
+// Loaded answers Load. Status is OK or StatusUnknown.
 type Loaded struct {
 	Call   Call
 	Row    Row
 	Status Status
 }
 
-// Write: a caller wants a key set or deleted, whatever it was; or several keys
-// set, all at once. Keys of Muts are sorted and differ.
+// Write: a caller sets or deletes one key without its former value, or sets several keys at once.
+// The keys of Muts are sorted and different.
 type Write struct {
 	Op   Op
 	Muts []Mut
 }
 
-// Update: a caller wants to decide, from the rows of Keys, what to write to
-// them, all at once. Keys are sorted and differ.
+// Update: a caller wants to write to Keys, all at once, what it decides from their rows. Keys are
+// sorted and different.
 type Update struct {
 	Op   Op
 	Keys []string
 }
 
-// Lock: a caller wants to write Keys in a transaction of its own, which marks their
-// rows with ID, whatever else it does. Keys are sorted and differ; nobody else ever
-// uses ID.
+// Lock: a caller wants to write Keys in a transaction of its own, which marks their rows with ID.
+// Keys are sorted and different. No other operation ever uses ID.
 type Lock struct {
 	Op   Op
 	ID   ID
 	Keys []string
 }
 
-// Evaluated answers Evaluate with the decision; no Muts means that nothing is
-// to be written. Every Mut is to one of the keys, none to the same twice.
+// Evaluated answers Evaluate with the decision. Without Muts nothing is written. Each Mut is for
+// one of the keys, and no two for the same key.
 type Evaluated struct {
 	Op   Op
 	Muts []Mut
 }
 
-// Stored answers Store, with Stamps as the Muts were, or Locked, with any.
+// Stored answers Store, with Stamps in the order of Muts, or Locked, with any Stamps.
 type Stored struct {
 	Call   Call
 	Status Status
 	Stamps []Stamp
 }
 
-// Offered: the owner of generation After, which gave a slice up, had this row in
-// memory when it did; it does not expire.
+// Offered: the owner of generation After gave a slice up, and had this row in memory then. The row
+// does not expire.
 type Offered struct {
 	After lease.Gen
 	Key   string
 	Row   Row
 }
 
-// Abandoned: the caller's deadline is over.
+// Abandoned: the caller's deadline has passed.
 type Abandoned struct{ Op Op }
 
 func (Acquired) input()  {}
@@ -184,18 +183,18 @@ func (Stored) input()    {}
 func (Offered) input()   {}
 func (Abandoned) input() {}
 
-// Output is something to be done, in order.
+// Output is something for the runtime to do. Outputs are in order.
 type Output interface{ output() }
 
-// ReadSplits asks the store for its boundaries inside Range. Try counts
-// attempts; the runtime waits longer before later ones.
+// ReadSplits asks the store for its tablet boundaries inside Range. Try counts attempts; the
+// runtime waits longer before later ones.
 type ReadSplits struct {
 	Call  Call
 	Range lease.Range
 	Try   int
 }
 
-// SetGuard asks the store to install Token over Range; never send it twice.
+// SetGuard asks the store to install Token over Range. The runtime never sends it twice.
 type SetGuard struct {
 	Call  Call
 	Range lease.Range
@@ -203,8 +202,8 @@ type SetGuard struct {
 	Try   int
 }
 
-// Load asks the store for a row. It may be sent again while it has no answer. Of a
-// Bare one nothing is wanted but who wrote it: it may say Exists and leave Value out.
+// Load asks the store for a row. The runtime may send it again while it has no answer. A Bare load
+// needs only the writer: the row may have Exists set and no Value.
 type Load struct {
 	Call Call
 	Key  string
@@ -215,26 +214,26 @@ type Load struct {
 // Evaluate asks the caller of an Update for its decision.
 type Evaluate struct {
 	Op   Op
-	Rows []Row // as the Update's Keys
+	Rows []Row // in the order of the Update's Keys
 }
 
-// Store asks the store to commit Muts, all or none; never send it twice.
+// Store asks the store to commit Muts, all or none. The runtime never sends it twice.
 type Store struct {
 	Call Call
 	ID   ID
 	Muts []Mut
 }
 
-// Locked lets the caller of a Lock write its keys, each only under its guard. It is
-// answered when the caller's transaction has ended, or at a deadline with Lost.
+// Locked lets the caller of a Lock write its keys, each only under its guard. It is answered when
+// the caller's transaction has ended, or with StatusUnknown at a deadline.
 type Locked struct {
 	Call   Call
 	Op     Op
-	Guards []Token // as the Lock's Keys
+	Guards []Token // in the order of the Lock's Keys
 }
 
-// Keep puts an entry in place of the present one. It may be served while its
-// lease Gen holds and, if Until is not 0, before Until.
+// Keep replaces the entry of a key. The entry may be served while its lease Gen holds and, if Until
+// is not 0, before Until.
 type Keep struct {
 	Key   string
 	Row   Row
@@ -245,21 +244,21 @@ type Keep struct {
 // Drop removes an entry before any later output is carried out.
 type Drop struct{ Key string }
 
-// Retag lets the entries of Range that are kept under Old be kept under New: the keys
-// have been held all along. It may be done at any later time, or never.
+// Retag says that entries of Range kept under Old may be kept under New, because the keys were held
+// without interruption. The runtime may do it at any later time, or never.
 type Retag struct {
 	Range    lease.Range
 	Old, New lease.Gen
 }
 
-// Reply answers a caller. For a read, Row is the row; for a write or update, the
-// Stamps are as the Muts were, none if nothing was written. An odd version is that of
-// a write which was overwritten in the same instant: no reader ever sees it.
+// Reply answers a caller. For a read, Row is the row. For a write or update, Stamps are in the
+// order of the Muts, and empty if nothing was written. An odd version belongs to a write that was
+// overwritten in the same instant: no reader ever sees it.
 type Reply struct {
 	Op      Op
 	Outcome Outcome
 	Row     Row
-	Until   lease.Tick // when the row expires by the node's clock; 0 never
+	Until   lease.Tick // when the row expires by the node's clock; 0 if never
 	Stamps  []Stamp
 }
 
@@ -276,17 +275,17 @@ const (
 	FillRefusedLease                     // R7
 	FillRefusedExpired                   // R10
 	OutcomeUnknown                       // a write got no answer
-	OutcomeProvenDone                    // R14, found
-	OutcomeProvenFailed                  // R14, not found
+	OutcomeProvenDone                    // R14: the write was applied
+	OutcomeProvenFailed                  // R14: the write was not applied
 	OutcomeLeftUnknown                   // R15, R16, R18
 	GuardInstalled
 	GuardRefused // the lease was over, or the layout had changed
 	GuardLost    // a SetGuard got no answer
-	Mismatched   // a write met another guard
+	Mismatched   // a write found another guard in the store
 	Conflicted
-	Combined    // a blind write rode along with a later one
-	Joined      // a read shared another's load
-	Transferred // an entry of the last owner was kept
+	Combined    // a blind write was sent as one with a later one
+	Joined      // a read shared the load of another read
+	Transferred // an entry of the previous owner was kept
 	EventKinds
 )
 

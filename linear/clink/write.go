@@ -6,16 +6,16 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// batch is what is at the head of its keys' queues: one update, one cross-owner write, one blind
+// batch is the work that left the queues of its keys: one update, one cross-owner write, one blind
 // write to several keys, or blind writes to one key that are sent as one.
 type batch struct {
 	id     ID
 	state  batchState
-	ops    []*op // callers who still wait
+	ops    []*op // callers that still wait
 	keys   []string
-	gens   []lease.Gen // the lease of each key, from the first attempt on
+	gens   []lease.Gen // the lease of each key since the first attempt
 	muts   []Mut
-	last   *op // whose muts these are
+	last   *op // the operation that muts are from
 	blind  bool
 	locked bool // R20
 
@@ -23,13 +23,13 @@ type batch struct {
 	sentAt lease.Tick // the latest attempt
 	first  lease.Tick // the first attempt
 
-	rows    []Row        // as keys: what an update decides from
+	rows    []Row        // the rows that an update decides from, in the order of keys
 	until   []lease.Tick // when they expire
-	found   []Row        // as keys: what was read behind the fence
-	fenced  []bool       // as keys
+	found   []Row        // the rows read behind the fence, in the order of keys
+	fenced  []bool       // which keys are fenced, in the order of keys
 	tries   int          // fences that had no answer
-	pending int          // loads still to be answered
-	fresh   bool         // entries are out of date: read the store
+	pending int          // loads without an answer
+	fresh   bool         // entries are out of date: read from the store
 }
 
 type batchState uint8
@@ -37,13 +37,13 @@ type batchState uint8
 const (
 	gathering  batchState = iota // reading the rows of an update
 	evaluating                   // the caller decides
-	ready                        // a guard must be in force before it is sent (again)
+	ready                        // waits for a guard before it is sent, or sent again
 	sent
-	fencing   // of unknown outcome; guards are being installed
+	fencing   // the outcome is unknown; guards are being installed
 	resolving // fenced; the rows are being read
 )
 
-// at is the place of one of the batch's keys.
+// at returns the place of one of the batch's keys.
 func (b *batch) at(key string) int {
 	i, _ := slices.BinarySearch(b.keys, key)
 	return i
@@ -52,7 +52,7 @@ func (b *batch) at(key string) int {
 // exposed reports whether the store may commit the batch at any moment.
 func (b *batch) exposed() bool { return b.state >= sent }
 
-// queued takes a write or an update.
+// queued puts a write, an update or a lock into the queues of its keys.
 func (p *Pod) queued(now lease.Tick, o *op, out []Output) []Output {
 	for _, name := range o.keys {
 		switch k := p.keys[name]; {
@@ -70,7 +70,7 @@ func (p *Pod) queued(now lease.Tick, o *op, out []Output) []Output {
 	return p.pump(now, o.keys[0], out)
 }
 
-// pumpAll looks whether anything in r can go on.
+// pumpAll continues whatever can continue at the keys of r.
 func (p *Pod) pumpAll(now lease.Tick, r lease.Range, out []Output) []Output {
 	for _, name := range p.active(r) {
 		if k := p.keys[name]; k != nil && k.flight != nil {
@@ -81,7 +81,7 @@ func (p *Pod) pumpAll(now lease.Tick, r lease.Range, out []Output) []Output {
 	return out
 }
 
-// pump sends what is at the head of a key's queue, if it can be.
+// pump sends the operation at the head of a key's queue, if it may be sent.
 func (p *Pod) pump(now lease.Tick, name string, out []Output) []Output {
 	for {
 		k := p.keys[name]
@@ -91,12 +91,12 @@ func (p *Pod) pump(now lease.Tick, name string, out []Output) []Output {
 		}
 		o := k.queue[0]
 		if slices.ContainsFunc(o.keys, func(n string) bool { return p.owner(now, n) == nil }) {
-			if out = p.unqueue(now, o, NotOwner, out); o.keys[0] != name { // which unqueue leaves to its caller
+			if out = p.unqueue(now, o, NotOwner, out); o.keys[0] != name { // unqueue does not pump the first key
 				out = p.pump(now, o.keys[0], out)
 			}
 			continue
 		}
-		for _, n := range o.keys { // R12, for an update at all its keys at once
+		for _, n := range o.keys { // R12: at all keys at once
 			if m := p.keys[n]; m.flight != nil || m.queue[0] != o {
 				return out
 			}
@@ -108,7 +108,7 @@ func (p *Pod) pump(now lease.Tick, name string, out []Output) []Output {
 	}
 }
 
-// unqueue answers an operation that was never sent.
+// unqueue answers an operation that was never sent. It pumps every key but the first.
 func (p *Pod) unqueue(now lease.Tick, o *op, why Outcome, out []Output) []Output {
 	for _, name := range o.keys {
 		k := p.keys[name]
@@ -121,9 +121,9 @@ func (p *Pod) unqueue(now lease.Tick, o *op, why Outcome, out []Output) []Output
 	return out
 }
 
-// depart makes the batch at the head of a queue: an update or a write to several
-// keys alone, or as many blind writes to one key as stand there in a row, of which
-// only the last is sent: all take effect, in order, at its commit.
+// depart makes a batch of the operation at the head of a queue. An update, or a write to several
+// keys, is a batch alone. Consecutive blind writes to one key become one batch, of which only the
+// last is sent: all of them take effect, in order, at its commit.
 func (p *Pod) depart(now lease.Tick, o *op, out []Output) []Output {
 	b := &batch{keys: o.keys, blind: o.blind, ops: []*op{o}, id: p.name()}
 	if o.blind {
@@ -152,13 +152,13 @@ func (p *Pod) depart(now lease.Tick, o *op, out []Output) []Output {
 	return p.gather(now, b, out)
 }
 
-// take makes the last of a batch's blind writes the one that is sent.
+// take makes the last of a batch's blind writes the one to send.
 func (b *batch) take() {
 	b.last = b.ops[len(b.ops)-1]
 	b.muts = slices.Clone(b.last.muts)
 }
 
-// send sends the batch under the guards in force, or leaves it ready.
+// send sends the batch under the guards in force, or leaves it ready if a guard is missing.
 func (p *Pod) send(now lease.Tick, b *batch, out []Output) []Output {
 	b.state = ready
 	if !p.holdsAll(now, b) {
@@ -194,10 +194,10 @@ func (p *Pod) holdsAll(now lease.Tick, b *batch) bool {
 	return !slices.ContainsFunc(b.gens, func(g lease.Gen) bool { return !p.holds(now, g) })
 }
 
-// stored takes the answer to a Store.
+// stored handles the answer to a Store.
 func (p *Pod) stored(now lease.Tick, in Stored, out []Output) []Output {
 	b, ok := p.calls[in.Call].(*batch)
-	if !ok { // an attempt that was given up: its outcome is decided otherwise
+	if !ok { // the batch has ended without this answer
 		return out
 	}
 	delete(p.calls, in.Call)
@@ -206,7 +206,7 @@ func (p *Pod) stored(now lease.Tick, in Stored, out []Output) []Output {
 		return p.committed(now, b, in.Stamps, out)
 	case Mismatch:
 		return p.mismatched(now, b, append(out, Event{Mismatched}))
-	case Conflict: // the row expired, or a stranger wrote it: decide anew
+	case Conflict: // the row expired, or something else than freshet wrote it: decide anew
 		b.fresh = true
 		return p.again(now, b, append(out, Event{Conflicted}))
 	case Refused, Layout:
@@ -215,14 +215,14 @@ func (p *Pod) stored(now lease.Tick, in Stored, out []Output) []Output {
 	return p.unresolved(now, b, append(out, Event{OutcomeUnknown}))
 }
 
-// committed keeps what was written and answers everybody.
+// committed keeps what was written and answers the callers.
 func (p *Pod) committed(now lease.Tick, b *batch, stamps []Stamp, out []Output) []Output {
 	for i, m := range b.muts {
 		gen := b.gens[b.at(m.Key)]
 		switch {
 		case !p.holds(now, gen): // R7
 			continue
-		case b.locked: // R20: only the store knows what stands there
+		case b.locked: // R20: only the store knows the row
 			continue
 		}
 		row := Row{Exists: !m.Delete, Version: stamps[i].Version, Writer: b.id, TTL: stamps[i].TTL, Guard: m.Guard}
@@ -234,7 +234,8 @@ func (p *Pod) committed(now lease.Tick, b *batch, stamps []Stamp, out []Output) 
 	return p.finish(now, b, Reply{Outcome: Done, Stamps: stamps}, out)
 }
 
-// mismatched guards anew where our token no longer stands, and sends again.
+// mismatched installs a new guard where the store no longer has the pod's token, and sends the
+// batch again.
 func (p *Pod) mismatched(now lease.Tick, b *batch, out []Output) []Output {
 	for _, m := range b.muts {
 		if pc, token := p.guard(now, m.Key); pc != nil && token == m.Guard {
@@ -250,7 +251,7 @@ func (p *Pod) again(now lease.Tick, b *batch, out []Output) []Output {
 	switch {
 	case len(b.ops) == 0: // R16
 		return p.finish(now, b, Reply{}, out)
-	case b.locked: // R20: the caller's transaction knows only the guards it was given
+	case b.locked: // R20: the caller's transaction has only the guards it was given
 		return p.finish(now, b, Reply{Outcome: Lapsed}, out)
 	case !p.holdsAll(now, b): // R15
 		return p.disown(now, b, out)
@@ -261,9 +262,9 @@ func (p *Pod) again(now lease.Tick, b *batch, out []Output) []Output {
 	return p.gather(now, b, out)
 }
 
-// finish answers everybody who still waits and lets the next one go. A write that
-// was overwritten at once has taken effect just before the version that stands there,
-// which must not pass for its own.
+// finish answers every caller that still waits and lets the keys continue. A write that was
+// overwritten at once took effect just before the stored version. It gets the odd version below
+// that one, so that nobody takes the stored version for its own.
 func (p *Pod) finish(now lease.Tick, b *batch, r Reply, out []Output) []Output {
 	for _, o := range b.ops {
 		own := r
@@ -278,7 +279,7 @@ func (p *Pod) finish(now lease.Tick, b *batch, r Reply, out []Output) []Output {
 	return p.detach(now, b, out)
 }
 
-// detach lets the keys of a batch go on without it.
+// detach lets the keys of a batch continue without it.
 func (p *Pod) detach(now lease.Tick, b *batch, out []Output) []Output {
 	for _, name := range b.keys {
 		if k := p.keys[name]; k != nil && k.flight == b {
@@ -291,21 +292,21 @@ func (p *Pod) detach(now lease.Tick, b *batch, out []Output) []Output {
 	return out
 }
 
-// disown ends a batch of which a lease is over, as far as it can be (R15).
+// disown ends a batch that lost a lease, as far as it can be ended (R15).
 func (p *Pod) disown(now lease.Tick, b *batch, out []Output) []Output {
 	switch b.state {
-	case sent: // an answer is on its way, and may still be a yes
+	case sent: // the answer in flight may still be a yes
 		return p.release(now, b, out)
 	case fencing:
 		return p.fence(now, b, out)
-	case resolving: // the answer may still prove a yes; it can do no harm any more
+	case resolving: // the answer may still prove success; the batch cannot commit later
 		return p.detach(now, b, out)
 	}
 	return p.finish(now, b, Reply{Outcome: NotOwner}, out)
 }
 
-// release lets those keys of a batch go on whose lease is over. Where it lasts,
-// the batch may still commit, so nothing overtakes it there (R12).
+// release lets those keys of a batch continue whose lease is over. At the other keys the batch may
+// still commit, so nothing may overtake it (R12).
 func (p *Pod) release(now lease.Tick, b *batch, out []Output) []Output {
 	for i, name := range b.keys {
 		if k := p.keys[name]; k != nil && k.flight == b && !p.holds(now, b.gens[i]) {
@@ -316,7 +317,7 @@ func (p *Pod) release(now lease.Tick, b *batch, out []Output) []Output {
 	return out
 }
 
-// abandoned answers a caller whose time is over; what may have been sent goes on
+// abandoned answers a caller whose deadline has passed. A batch that may have been sent continues
 // without it (R16).
 func (p *Pod) abandoned(now lease.Tick, in Abandoned, out []Output) []Output {
 	o := p.ops[in.Op]

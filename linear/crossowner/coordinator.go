@@ -5,56 +5,56 @@ import (
 	"slices"
 )
 
-// Token is a guard that an owner locks a key under.
+// Token is a guard under which an owner locks a key.
 type Token [16]byte
 
-// Status is what became of the transaction.
+// Status says how the transaction ended.
 type Status uint8
 
 // The statuses.
 const (
 	OK            Status = iota // it was committed
-	Mismatch                    // it was not and will not be: another guard covered a key
+	Mismatch                    // it was not and will not be: the store had another guard for a key
 	Refused                     // it was not and will not be, for another reason
 	StatusUnknown               // unknown: it may have been, or may still be
 )
 
-// Outcome is what is known in the end, to an owner or the caller.
+// Outcome is what an owner or the caller knows in the end.
 type Outcome uint8
 
 // The outcomes.
 const (
 	Done    Outcome = iota // it was committed
-	Failed                 // it was not and will not be: its own fault
+	Failed                 // it was not and will not be: the transaction itself failed
 	Again                  // it was not and will not be, but another attempt may
-	Unknown                // it may have been
+	Unknown                // it may have been, or may still be
 )
 
 // Input is something that has happened.
 type Input interface{ input() }
 
-// Locked answers Ask: the keys are ours to write, each under its guard.
+// Locked answers Lock: the caller may write the keys, each under its guard.
 type Locked struct {
 	Owner  string
-	Guards []Token // as the Ask's Keys
+	Guards []Token // in the order of the Lock's Keys
 }
 
-// Denied answers Ask: the owner does not lock, or does not answer.
+// Denied answers Lock: the owner refuses to lock the keys, or does not answer.
 type Denied struct {
 	Owner string
-	Sure  bool // it has not locked anything
+	Sure  bool // the owner has certainly locked no key
 }
 
 // Ran answers Run.
 type Ran struct{ Status Status }
 
-// Found answers Settle with Lost: what the owner knows.
+// Found answers a Settle whose Status is StatusUnknown: it says what the owner knows.
 type Found struct {
 	Owner   string
 	Outcome Outcome
 }
 
-// GivenUp: the caller's time is over.
+// GivenUp: the caller's deadline has passed.
 type GivenUp struct{}
 
 func (Locked) input()  {}
@@ -63,7 +63,7 @@ func (Ran) input()     {}
 func (Found) input()   {}
 func (GivenUp) input() {}
 
-// Output is something to be done, in order.
+// Output is something for the runtime to do. Outputs are in order.
 type Output interface{ output() }
 
 // Lock asks an owner to lock keys, which are sorted.
@@ -72,12 +72,11 @@ type Lock struct {
 	Keys  []string
 }
 
-// Run begins the transaction; it commits only if these guards cover their keys.
-// It is answered within a time that the owners know.
+// Run begins the transaction, which commits only if these guards cover their keys. The runtime
+// answers Run within a time that the owners know.
 type Run struct{ Guards map[string]Token }
 
-// Settle tells an owner what became of the transaction. Only one with Lost is
-// answered.
+// Settle tells an owner how the transaction ended. An owner answers only StatusUnknown.
 type Settle struct {
 	Owner  string
 	Status Status
@@ -91,14 +90,14 @@ func (Run) output()    {}
 func (Settle) output() {}
 func (Reply) output()  {}
 
-// Coordinator is one attempt at one transaction. It is not safe for concurrent use.
+// Coordinator runs one attempt at one transaction. It is not safe for concurrent use.
 type Coordinator struct {
-	keys   map[string][]string // by owner
-	owners []string            // in the order they are asked (B1)
-	asked  int                 // of owners; the last of them may not have answered
+	keys   map[string][]string // the keys of each owner
+	owners []string            // in the order in which they are asked (B1)
+	asked  int                 // how many owners were asked; the last of them may not have answered
 	guards map[string]Token
 	state  state
-	open   map[string]bool // who has not yet found out
+	open   map[string]bool // owners that have not answered Settle yet
 }
 
 type state uint8
@@ -110,14 +109,14 @@ const (
 	ended
 )
 
-// New returns a coordinator of keys, which are sorted, by their owners, and what it does
-// first. There must be a key.
+// New returns a coordinator and its first outputs. keys has the keys of each owner, sorted; it must
+// have at least one key.
 func New(keys map[string][]string) (*Coordinator, []Output) {
 	b := &Coordinator{keys: keys, owners: slices.Sorted(maps.Keys(keys)), guards: map[string]Token{}, open: map[string]bool{}}
 	return b, b.next(nil)
 }
 
-// Step takes one input and appends what is to be done. After a Reply it does nothing.
+// Step takes one input and appends the outputs to out. After a Reply it does nothing.
 func (b *Coordinator) Step(in Input, out []Output) []Output {
 	switch in := in.(type) {
 	case Locked:
@@ -138,12 +137,12 @@ func (b *Coordinator) Step(in Input, out []Output) []Output {
 		return b.end(Again, Refused, out)
 	case GivenUp:
 		switch b.state {
-		case asking: // what was asked last may be locked on the way (B3)
+		case asking: // the owner asked last may lock its keys later (B3)
 			return b.end(Again, Refused, out)
 		case finding:
 			return b.reply(Unknown, out)
 		}
-		return out // the transaction answers by itself
+		return out // the answer to Run decides
 	case Ran:
 		if b.state != running {
 			return out
@@ -152,10 +151,10 @@ func (b *Coordinator) Step(in Input, out []Output) []Output {
 	case Found:
 		return b.found(in, out)
 	}
-	panic("lock: unknown input")
+	panic("crossowner: unknown input")
 }
 
-// next asks the next owner (B1), or begins (B2).
+// next asks the next owner (B1), or begins the transaction (B2).
 func (b *Coordinator) next(out []Output) []Output {
 	if b.asked == len(b.owners) {
 		b.state = running
@@ -183,7 +182,7 @@ func (b *Coordinator) ran(status Status, out []Output) []Output {
 	return out
 }
 
-// end tells everybody who was asked (B3).
+// end settles with every owner that was asked (B3) and answers the caller.
 func (b *Coordinator) end(o Outcome, status Status, out []Output) []Output {
 	for _, owner := range b.owners[:b.asked] {
 		out = append(out, Settle{owner, status})
@@ -191,7 +190,7 @@ func (b *Coordinator) end(o Outcome, status Status, out []Output) []Output {
 	return b.reply(o, out)
 }
 
-// found takes what one owner knows (B4).
+// found handles what one owner knows (B4).
 func (b *Coordinator) found(in Found, out []Output) []Output {
 	if b.state != finding || !b.open[in.Owner] {
 		return out

@@ -1,10 +1,10 @@
-// Package layered reads values from a cache that may lose, delay or resurrect
-// anything, and is never wrong: a small service keeps the versions of keys, and a value
-// is served only if its version is the latest (CRINK-L; WriteGuards, section 6.4).
+// Package layered reads values from a cache that may lose, delay or resurrect anything, and never
+// returns a wrong value. A small service keeps the versions of keys, and a value is served only if
+// its version is the latest (CRINK-L; WriteGuards, section 6.4).
 //
-// What may be relied on: Get is linearizable, as the version service is, whatever the
-// value cache does. What it costs: a question to each, asked together. Unchecked asks the
-// value cache alone, and may return anything that was ever true.
+// What may be relied on: Get is linearizable, as the version service is, whatever the value cache
+// does. What it costs: one request to each of the two, at the same time. Unchecked asks the value
+// cache alone, and may return anything that was ever true.
 package layered
 
 import (
@@ -20,32 +20,33 @@ import (
 	"github.com/freshet-cache/freshet/linear"
 )
 
-// Item is a state of a key and its version. A version has one state for ever, so an
-// item with the latest version is the latest state, wherever it comes from.
+// Item is a state of a key and its version. A version belongs to one state for ever, so an item
+// with the latest version is the latest state, wherever it comes from.
 type Item struct {
 	Version uint64
 	Exists  bool
 	Value   string
-	TTL     time.Duration // remaining TTL; 0 if it does not expire
+	TTL     time.Duration // remaining TTL; 0 if the key does not expire
 }
 
-// Versions is the version service, over the source of truth. Local and Remote make one.
+// Versions is the version service, which lies over the source of truth. Local and Remote return
+// one.
 type Versions interface {
-	// Version is the latest state's, from memory nearly always.
+	// Version returns the version of the latest state, nearly always from memory.
 	Version(ctx context.Context, key string) (version uint64, exists bool, err error)
 	// Load reads the latest state itself.
 	Load(ctx context.Context, key string) (Item, error)
-	// Put and Delete return the version of the state they left, or an odd one if another
-	// followed at once. Their errors are those of package linear.
+	// Put and Delete return the version of the state that they left. The version is odd if another
+	// write followed at once. Their errors are those of package linear.
 	Put(ctx context.Context, key, value string, ttl time.Duration) (version uint64, err error)
 	Delete(ctx context.Context, key string) (version uint64, err error)
 }
 
-// Values is the value cache: Redis makes one. Nothing rests on it.
+// Values is the value cache; Redis returns one. No promise depends on it.
 type Values interface {
 	Get(ctx context.Context, key string) (item []byte, ok bool, err error)
-	// Put keeps item, whose version Parse finds, for the time keep, unless one that is
-	// newer is there.
+	// Put keeps item for the time keep, unless the cache has a newer one. Parse finds the version
+	// of an item.
 	Put(ctx context.Context, key string, item []byte, keep time.Duration) error
 }
 
@@ -53,22 +54,22 @@ type Values interface {
 type Options struct {
 	Versions Versions
 	Values   Values
-	// Patience is how long Get waits for the value cache before it asks the source of
-	// truth. Default 100 ms.
+	// Patience is how long Get waits for the value cache before it asks the source of truth.
+	// Default 100 ms.
 	Patience time.Duration
 	// Keep is how long the value cache keeps an item. Default 24 h.
 	Keep time.Duration
-	// Refreshes bounds the items on their way to the value cache; more are dropped, and
-	// read from the source of truth once more. Default 256.
+	// Refreshes bounds the items that are being sent to the value cache. Further items are dropped,
+	// and a later Get reads them from the source of truth again. Default 256.
 	Refreshes int
-	// Logger hears of what an operator should know. Default: discard.
+	// Logger receives what an operator should know. Default: the client logs nothing.
 	Logger *slog.Logger
 }
 
-// Client reads and writes. All methods are safe for concurrent use.
+// Client reads and writes keys. All methods are safe for concurrent use.
 type Client struct {
 	opt   Options
-	slots chan struct{} // of refreshes
+	slots chan struct{} // one for each refresh under way
 	stats [outcomes]atomic.Uint64
 
 	mu     sync.Mutex
@@ -76,13 +77,13 @@ type Client struct {
 	work   sync.WaitGroup
 }
 
-// Stats count what reads found, since the client was made.
+// Stats counts what reads found since the client was made.
 type Stats struct {
 	Hits    uint64 // the value cache had the latest version
-	Absent  uint64 // there is no value, which the version service knows by itself
-	Older   uint64 // it had another version
-	Missing uint64 // it had nothing, or did not answer in time
-	Dropped uint64 // refreshes that were not made, for too many were under way or it failed
+	Absent  uint64 // the key does not exist, which the version service knows by itself
+	Older   uint64 // the value cache had another version
+	Missing uint64 // the value cache had nothing, or did not answer in time
+	Dropped uint64 // refreshes that failed, or were not sent because too many were under way
 }
 
 const (
@@ -117,14 +118,14 @@ func New(opt Options) (*Client, error) {
 	return &Client{opt: opt, slots: make(chan struct{}, opt.Refreshes)}, nil
 }
 
-// found is what the value cache answered.
+// found is the answer of the value cache.
 type found struct {
 	item Item
 	ok   bool
 }
 
-// Get returns the value of key, and whether there is one: the latest, as of an instant
-// of the call. It fails only if the version service and the source of truth do.
+// Get returns the value of key, and whether the key exists: its latest state at some instant of the
+// call. Get fails only if the version service and the source of truth do.
 func (c *Client) Get(ctx context.Context, key string) (string, bool, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -132,7 +133,7 @@ func (c *Client) Get(ctx context.Context, key string) (string, bool, error) {
 	go func() { values <- c.ask(ctx, key) }()
 	version, exists, err := c.opt.Versions.Version(ctx, key)
 	switch {
-	case err != nil: // what the value cache says is worth nothing without it
+	case err != nil: // without the version, an item proves nothing
 		return c.load(ctx, key, missing)
 	case !exists:
 		c.stats[absent].Add(1)
@@ -149,7 +150,7 @@ func (c *Client) Get(ctx context.Context, key string) (string, bool, error) {
 	}
 }
 
-// ask is bounded by Patience.
+// ask asks the value cache, for at most Options.Patience.
 func (c *Client) ask(ctx context.Context, key string) found {
 	ctx, cancel := context.WithTimeout(ctx, c.opt.Patience)
 	defer cancel()
@@ -161,7 +162,7 @@ func (c *Client) ask(ctx context.Context, key string) found {
 	return found{item, err == nil}
 }
 
-// load reads the source of truth, and has the value cache know.
+// load reads the source of truth and refreshes the value cache.
 func (c *Client) load(ctx context.Context, key string, why int) (string, bool, error) {
 	c.stats[why].Add(1)
 	item, err := c.opt.Versions.Load(ctx, key)
@@ -172,8 +173,8 @@ func (c *Client) load(ctx context.Context, key string, why int) (string, bool, e
 	return item.Value, item.Exists, nil
 }
 
-// Unchecked returns what the value cache holds, without asking whether it is the latest;
-// or Get's answer if it holds nothing.
+// Unchecked returns what the value cache holds, without asking whether it is the latest. If the
+// value cache holds nothing, Unchecked returns what Get does.
 func (c *Client) Unchecked(ctx context.Context, key string) (string, bool, error) {
 	if f := c.ask(ctx, key); f.ok {
 		return f.item.Value, f.item.Exists, nil
@@ -181,11 +182,11 @@ func (c *Client) Unchecked(ctx context.Context, key string) (string, bool, error
 	return c.Get(ctx, key)
 }
 
-// Set sets key to value for the time ttl, or for ever if 0. The errors are those of
-// package linear; after any of them the value cache holds nothing wrong.
+// Set sets key to value for the time ttl, or for ever if ttl is 0. The errors are those of package
+// linear. After an error the value cache still has no item with a wrong state.
 func (c *Client) Set(ctx context.Context, key, value string, ttl time.Duration) error {
 	version, err := c.opt.Versions.Put(ctx, key, value, ttl)
-	if err == nil && version%2 == 0 { // else another write stands there, and whoever made it tells
+	if err == nil && version%2 == 0 { // an odd version is overwritten already; its successor refreshes
 		c.refresh(key, Item{version, true, value, ttl})
 	}
 	return err
@@ -229,13 +230,14 @@ func (c *Client) refresh(key string, item Item) {
 	})
 }
 
-// Stats returns the counts.
+// Stats returns the counts since New.
 func (c *Client) Stats() Stats {
 	n := func(i int) uint64 { return c.stats[i].Load() }
 	return Stats{Hits: n(hit), Absent: n(absent), Older: n(older), Missing: n(missing), Dropped: n(dropped)}
 }
 
-// Close waits for the refreshes under way, or until ctx ends; each ends by itself soon.
+// Close waits until the refreshes under way have ended, or until ctx ends. Each of them has a short
+// timeout.
 func (c *Client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true
@@ -250,8 +252,8 @@ func (c *Client) Close(ctx context.Context) error {
 	}
 }
 
-// The head of an item: a mark that nobody else begins a value with by accident, what it
-// is, and its version, big-endian. Version and value are one item, for two could be of
+// The head of an item: a mark that no other value begins with by accident, the form, and the
+// version, big-endian. Version and value are one item, because two values of the cache could be of
 // different writes.
 const (
 	mark     = "\xf5fr"
@@ -261,10 +263,10 @@ const (
 	formValue  byte = 1
 )
 
-// ErrItem means that what the value cache holds is not an item.
+// ErrItem means that the bytes are not an item.
 var ErrItem = errors.New("layered: not an item of a layered cache")
 
-// Append appends an item as the value cache keeps it, without its TTL.
+// Append appends an item to b as the value cache keeps it, without its TTL.
 func Append(b []byte, i Item) []byte {
 	form := formAbsent
 	if i.Exists {
@@ -275,7 +277,7 @@ func Append(b []byte, i Item) []byte {
 	return append(b, i.Value...)
 }
 
-// Parse reads an item; ErrItem if it is none.
+// Parse decodes an item. It returns ErrItem if the bytes are not an item.
 func Parse(b []byte) (Item, error) {
 	if len(b) < headSize || string(b[:len(mark)]) != mark || b[len(mark)] > formValue || b[len(mark)] == formAbsent && len(b) > headSize {
 		return Item{}, ErrItem
@@ -283,8 +285,8 @@ func Parse(b []byte) (Item, error) {
 	return Item{Version: binary.BigEndian.Uint64(b[len(mark)+1:]), Exists: b[len(mark)] == formValue, Value: string(b[headSize:])}, nil
 }
 
-// Local is the version service in this process: a cache with Options.VersionsOnly, in
-// whose memory versions are.
+// Local returns a version service in this process. c needs Options.VersionsOnly: it keeps the
+// versions in memory.
 func Local(c *linear.Cache[string]) Versions { return local{c} }
 
 type local struct{ c *linear.Cache[string] }

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Redis is the value cache in a Redis or Valkey, under keys that begin with prefix. It
-// may evict, expire and lose what it likes.
+// Redis returns a value cache in a Redis or Valkey, under keys that begin with prefix. The server
+// may evict, expire and lose any of them.
 func Redis(client rueidis.Client, prefix string) Values { return &redis{client, prefix} }
 
 type redis struct {
@@ -27,8 +27,9 @@ func (r *redis) Get(ctx context.Context, key string) ([]byte, bool, error) {
 	return b, err == nil, err
 }
 
-// ifNewer keeps an item unless one of at least its version is there. Lua's comparison of
-// strings depends on the server's locale, and its numbers have 53 bits: so in halves.
+// ifNewer stores an item unless the server has one of at least its version. It compares versions in
+// halves, because Lua's comparison of strings depends on the server's locale and its numbers have
+// 53 bits.
 var ifNewer = rueidis.NewLuaScript(`local old = redis.call('GETRANGE', KEYS[1], 0, 11)
 if #old == 12 and string.sub(old, 1, 3) == '\245fr' then
 	local h, l = struct.unpack('>I4I4', string.sub(old, 5))
@@ -42,8 +43,8 @@ func (r *redis) Put(ctx context.Context, key string, item []byte, keep time.Dura
 	return ifNewer.Exec(ctx, r.client, []string{r.prefix + key}, []string{rueidis.BinaryString(item), strconv.FormatInt(max(1, keep.Milliseconds()), 10)}).Error()
 }
 
-// Remote is the version service in freshet serve, over the Redis protocol; best one that
-// keeps versions only. Build the client with DisableCache.
+// Remote returns a version service that asks freshet serve over the Redis protocol. A space that
+// keeps versions only suits it best. Build the client with DisableCache.
 func Remote(client rueidis.Client) Versions { return remote{client} }
 
 type remote struct{ client rueidis.Client }

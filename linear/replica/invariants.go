@@ -35,7 +35,7 @@ func (p *Primary) Check() {
 	}
 }
 
-// canPass reports whether the write that a closing generation waits with could go.
+// canPass reports whether the store may have the write that a closing generation holds back.
 func (p *Primary) canPass(gen lease.Gen) bool {
 	for _, w := range p.writes {
 		if slices.ContainsFunc(w.marks, func(m mark) bool { return m.gen == gen }) {
@@ -58,8 +58,8 @@ func (r *Replica) Check() {
 	}
 }
 
-// Dump is the whole state as text, the same for the same state: for stories, and for
-// the explorer to know it again.
+// Dump returns the whole state as text, the same text for the same state. Scenarios print it, and
+// the explorer recognizes states by it.
 func (p *Primary) Dump() string {
 	var b strings.Builder
 	for _, gen := range slices.Sorted(maps.Keys(p.groups)) {
@@ -82,7 +82,7 @@ func (p *Primary) Dump() string {
 	return b.String()
 }
 
-// Dump is the whole state as text, the same for the same state.
+// Dump returns the whole state as text, the same text for the same state.
 func (r *Replica) Dump() string {
 	var b strings.Builder
 	for _, gen := range slices.Sorted(maps.Keys(r.copies)) {

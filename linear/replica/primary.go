@@ -8,26 +8,25 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// Primary stands between a pod and the store: it lets a write of a replicated key
-// through when no replica serves the key any more. Whatever is not replicated it lets
-// through at once. It is not safe for concurrent use: the runtime steps it under the
-// pod's lock.
+// Primary stands between a pod and the store. It passes a write of a replicated key on when no
+// replica serves the key any more. It passes every other write on at once. It is not safe for
+// concurrent use: the runtime steps it under the pod's lock.
 type Primary struct {
 	groups map[lease.Gen]*group
 	keys   map[string]lease.Gen // the latest generation of each key
 	writes map[Call]*write
-	guards map[Call][]mark // SetGuards in flight, and what will be so if they return
+	guards map[Call][]mark // SetGuards in flight, and the writes that each of them fences when it returns
 }
 
-// group is a generation of which the node is the primary.
+// group is a generation whose primary is this node.
 type group struct {
 	gen      lease.Gen
 	key      string
 	replicas []lease.GroupMember
 	n        uint64            // the last write (P5)
 	phase    phase             // of that write
-	got      map[string]uint64 // the last invalidation each replica has obeyed
-	open     map[string]bool   // who has confirmed the last cacheable or finish
+	got      map[string]uint64 // the last invalidation that each replica has obeyed
+	open     map[string]bool   // replicas that have confirmed the last Cacheable or Finish
 }
 
 type phase uint8
@@ -36,34 +35,34 @@ const (
 	fresh   phase = iota // no guard has been set in this generation (P1)
 	closing              // the write waits for the replicas (P2)
 	passed               // the store may commit it at any moment
-	silent               // it had no answer, and no SetGuard has returned since (P4)
-	settled              // it is over, and finish is to be said
-	said                 // cacheable or finish was said
+	silent               // the write had no answer, and no SetGuard has returned since (P4)
+	settled              // the write is decided, and Finish is not sent yet
+	said                 // Cacheable or Finish was sent
 )
 
-// write is what the pod asked for, until it has been answered.
+// write is a Store or Locked of the pod that has no answer yet.
 type write struct {
 	call   Call
-	marks  []mark // the replicated keys among its own
+	marks  []mark // one for each replicated key of the write
 	passed bool
 }
 
-// mark is a write of a generation.
+// mark names a write of a generation.
 type mark struct {
 	gen lease.Gen
 	n   uint64
 }
 
-// NewPrimary returns the machine of a node that is no primary yet.
+// NewPrimary returns a machine that is the primary of no key yet.
 func NewPrimary() *Primary {
 	return &Primary{groups: map[lease.Gen]*group{}, keys: map[string]lease.Gen{}, writes: map[Call]*write{}, guards: map[Call][]mark{}}
 }
 
-// Busy reports whether the machine has anything to keep in mind. One that has not need
-// not be told of guards and writes: it would let all of them through.
+// Busy reports whether the machine has any state. If it has none, the runtime need not pass guards
+// and writes to it, because it would let all of them through.
 func (p *Primary) Busy() bool { return len(p.groups)+len(p.writes)+len(p.guards) > 0 }
 
-// Step takes one input and appends what is to be done.
+// Step takes one input and appends the outputs to out.
 func (p *Primary) Step(in Input, out []Output) []Output {
 	switch in := in.(type) {
 	case Acquired:
@@ -98,7 +97,7 @@ func (p *Primary) Step(in Input, out []Output) []Output {
 	panic("replica: unknown input")
 }
 
-// writing takes a write: the replicas of its keys are told first.
+// writing handles a write: it first sends Invalidate to the replicas of its keys.
 func (p *Primary) writing(in Writing, out []Output) []Output {
 	w := &write{call: in.Call}
 	for _, key := range in.Keys {
@@ -106,7 +105,7 @@ func (p *Primary) writing(in Writing, out []Output) []Output {
 		if g == nil {
 			continue
 		}
-		if g.phase != settled && g.phase != said { // the proof needs a pod that guards first, and writes one at a time
+		if g.phase != settled && g.phase != said { // the rules rely on a pod that guards first, and writes one at a time
 			panic(fmt.Sprintf("replica: a write of %q in phase %d of generation %d", key, g.phase, g.gen))
 		}
 		g.n++ // P5
@@ -124,7 +123,7 @@ func (p *Primary) writing(in Writing, out []Output) []Output {
 	return p.pass(w, out)
 }
 
-// pass lets a write through if every replica has said that it dropped its entry (P2).
+// pass lets the store have a write if every replica has said that it dropped its entry (P2).
 func (p *Primary) pass(w *write, out []Output) []Output {
 	for _, m := range w.marks {
 		if g := p.groups[m.gen]; !g.closed() {
@@ -143,16 +142,16 @@ func (g *group) closed() bool {
 	return !slices.ContainsFunc(g.replicas, func(m lease.GroupMember) bool { return g.got[m.Node] < g.n })
 }
 
-// written takes what became of a write that was passed on.
+// written handles the answer to a write that was passed on.
 func (p *Primary) written(in Written) {
 	w := p.writes[in.Call]
-	if w == nil || !w.passed { // no key of it is replicated
+	if w == nil || !w.passed { // the write has no replicated key
 		return
 	}
 	delete(p.writes, in.Call)
 	for _, m := range w.marks {
 		switch g := p.groups[m.gen]; {
-		case g == nil: // P5: whoever owns the key next sets a guard before anybody serves
+		case g == nil: // P5: the next owner sets a guard before anybody serves
 		case in.Known:
 			g.phase = settled
 		default: // P4: it may still be committed
@@ -161,8 +160,8 @@ func (p *Primary) written(in Written) {
 	}
 }
 
-// guarding remembers what a SetGuard will prove when it returns: that nothing which
-// was sent before it can be committed any more.
+// guarding records what a SetGuard proves when it returns: no write that was sent before it can
+// commit any more.
 func (p *Primary) guarding(in Guarding) {
 	for _, gen := range slices.Sorted(maps.Keys(p.groups)) {
 		if g := p.groups[gen]; in.Range.Contains(g.key) && (g.phase == fresh || g.phase == silent) {
@@ -192,7 +191,7 @@ func (p *Primary) guarded(in Guarded, out []Output) []Output {
 
 // finish lets the replicas keep entries again.
 func (g *group) finish(row *Row, out []Output) []Output {
-	if row != nil && row.TTL != 0 { // P6: only the node that read it knows its TTL
+	if row != nil && row.TTL != 0 { // P6: only the node that read the row knows its TTL
 		row = nil
 	}
 	g.phase = said
@@ -202,7 +201,7 @@ func (g *group) finish(row *Row, out []Output) []Output {
 	return out
 }
 
-// reported takes what a replica says of itself.
+// reported handles a Report of a replica.
 func (p *Primary) reported(in Report, out []Output) []Output {
 	g := p.groups[in.Gen]
 	if g == nil || in.N > g.n || !slices.ContainsFunc(g.replicas, func(m lease.GroupMember) bool { return m.Node == in.From }) {
@@ -222,8 +221,8 @@ func (p *Primary) reported(in Report, out []Output) []Output {
 	return g.remind(in.From, out)
 }
 
-// beat says again what was not confirmed (P7), and finishes what was decided without
-// an entry that says how.
+// beat repeats what was not confirmed (P7). It also sends Finish for a decided write of which the
+// pod has kept no entry.
 func (p *Primary) beat(out []Output) []Output {
 	for _, gen := range slices.Sorted(maps.Keys(p.groups)) {
 		g := p.groups[gen]
@@ -238,7 +237,7 @@ func (p *Primary) beat(out []Output) []Output {
 	return out
 }
 
-// remind tells one replica what it has not confirmed.
+// remind repeats to one replica what it has not confirmed.
 func (g *group) remind(node string, out []Output) []Output {
 	to := g.replicas[slices.IndexFunc(g.replicas, func(m lease.GroupMember) bool { return m.Node == node })]
 	switch {
@@ -252,8 +251,8 @@ func (g *group) remind(node string, out []Output) []Output {
 	return append(out, Send{to, Finish{g.gen, g.n, nil}})
 }
 
-// revoked ends a generation: what waits for its replicas is refused (P3), and the
-// other keys of such a write are as if it had never been.
+// revoked ends a generation. Writes that wait for its replicas are refused (P3); the other keys of
+// such a write continue as if it had not existed.
 func (p *Primary) revoked(in Revoked, out []Output) []Output {
 	g := p.groups[in.Gen]
 	if g == nil {

@@ -7,18 +7,17 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// Options of a Replica.
+// Options configure a Replica.
 type Options struct {
 	// Node is the incarnation's name, as the leases have it.
 	Node string
-	// Drift bounds how much the node's clock may run fast or slow, in millionths.
-	// Default 200.
+	// Drift bounds how much the node's clock may run fast or slow, in millionths. Default 200.
 	Drift int64
 }
 
-// Replica keeps entries of keys that another node owns. It is not safe for concurrent
-// use: the runtime steps it under one lock, and reports a lease's end before the end
-// is acknowledged.
+// Replica keeps entries of keys that another node owns. It is not safe for concurrent use: the
+// runtime steps it under one lock. The runtime reports the end of a lease before it acknowledges
+// the recall.
 type Replica struct {
 	opt    Options
 	copies map[lease.Gen]*copied
@@ -27,7 +26,7 @@ type Replica struct {
 	drawn  uint64
 }
 
-// copied is a generation of which the node is a replica (C1).
+// copied is a generation of which this node is a replica (C1).
 type copied struct {
 	key     string
 	primary lease.GroupMember
@@ -38,13 +37,13 @@ type copied struct {
 // load is a read of the store in flight.
 type load struct {
 	key     string
-	gen     lease.Gen // the generation it may fill; 0 if none (C5)
+	gen     lease.Gen // the generation that it may fill; 0 if none (C5)
 	sent    lease.Tick
-	waiting []Op // callers who came before it was sent
-	late    []Op // callers who came after
+	waiting []Op // callers that came before it was sent
+	late    []Op // callers that came after it was sent
 }
 
-// NewReplica returns the machine of a node that is no replica yet.
+// NewReplica returns a machine that is a replica of no key yet.
 func NewReplica(opt Options) *Replica {
 	if opt.Drift <= 0 {
 		opt.Drift = 200
@@ -52,20 +51,19 @@ func NewReplica(opt Options) *Replica {
 	return &Replica{opt: opt, copies: map[lease.Gen]*copied{}, loads: map[Call]*load{}, shared: map[string]*load{}}
 }
 
-// Serves reports whether an entry may be served at now: the lease of its generation
-// lasts until leased and has not been revoked, and it expires at until, or never if 0
-// (C6).
+// Serves reports whether an entry may be served at now (C6). leased is the end of the lease of its
+// generation, which has not been revoked. until is when the entry expires; 0 means never.
 func Serves(now, leased, until lease.Tick) bool {
 	return now < leased && (until == 0 || now < until)
 }
 
-// Step takes one input and appends what is to be done.
+// Step takes one input and appends the outputs to out.
 func (r *Replica) Step(now lease.Tick, in Input, out []Output) []Output {
 	switch in := in.(type) {
 	case Acquired:
 		c := &copied{key: in.Low, primary: in.Group[0]}
 		r.copies[in.Gen] = c
-		return append(out, r.report(in.Gen, c)) // the primary may have spoken before
+		return append(out, r.report(in.Gen, c)) // the primary's first messages may have come too early
 	case Revoked:
 		if c := r.copies[in.Gen]; c != nil {
 			delete(r.copies, in.Gen)
@@ -90,7 +88,7 @@ func (r *Replica) report(gen lease.Gen, c *copied) Send {
 	return Send{c.primary, Report{gen, r.opt.Node, c.last, c.open}}
 }
 
-// received takes a message of a primary.
+// received handles a message of a primary.
 func (r *Replica) received(in Message, out []Output) []Output {
 	switch in := in.(type) {
 	case Cacheable:
@@ -98,14 +96,14 @@ func (r *Replica) received(in Message, out []Output) []Output {
 		switch {
 		case c == nil: // C1
 			return out
-		case c.last == 0: // C2: else a write has begun since it was said
+		case c.last == 0: // C2: otherwise a write has begun since the primary sent it
 			c.open = true
 		}
 		return append(out, r.report(in.Gen, c))
 	case Invalidate:
 		c := r.copies[in.Gen]
 		switch {
-		case c == nil: // C1: it could be opened later by what was said before
+		case c == nil: // C1: an older message could open the copy later
 			return out
 		case in.N > c.last: // C3
 			c.last, c.open = in.N, false
@@ -130,11 +128,11 @@ func (r *Replica) received(in Message, out []Output) []Output {
 	return out
 }
 
-// ask sends one read for all of these callers.
+// ask sends one read for all callers in who.
 func (r *Replica) ask(now lease.Tick, key string, who []Op, out []Output) []Output {
 	r.drawn++
 	l := &load{key: key, sent: now, waiting: who}
-	for _, gen := range slices.Sorted(maps.Keys(r.copies)) { // the latest, if the end of another was not noticed
+	for _, gen := range slices.Sorted(maps.Keys(r.copies)) { // the latest generation counts, if several are left
 		if c := r.copies[gen]; c.key == key {
 			if l.gen = 0; c.open { // C5
 				l.gen = gen
@@ -145,7 +143,7 @@ func (r *Replica) ask(now lease.Tick, key string, who []Op, out []Output) []Outp
 	return append(out, Load{Call(r.drawn), key})
 }
 
-// loaded takes the answer to a read.
+// loaded handles the answer to a read.
 func (r *Replica) loaded(now lease.Tick, in Loaded, out []Output) []Output {
 	l := r.loads[in.Call]
 	if l == nil {
@@ -176,11 +174,11 @@ func (r *Replica) loaded(now lease.Tick, in Loaded, out []Output) []Output {
 	return out
 }
 
-// expiry is when a row that was asked for at sent must no longer be served (C7).
+// expiry returns when a row must no longer be served, if its read was sent at sent (C7).
 func (r *Replica) expiry(sent, ttl lease.Tick) lease.Tick {
 	if ttl <= 0 {
 		return 0
 	}
-	ttl = min(ttl, 1<<62) // about 146 years: a longer TTL must not overflow the clock
+	ttl = min(ttl, 1<<62) // about 146 years: a longer TTL would overflow the clock
 	return max(1, sent+ttl-(ttl/1e6+1)*lease.Tick(2*r.opt.Drift))
 }

@@ -2,11 +2,10 @@ package replica
 
 import "github.com/freshet-cache/freshet/shard/lease"
 
-// Call names a request to the store. Those of a primary are its pod's; a replica draws
-// its own.
+// Call names a request to the store. A primary uses the calls of its pod; a replica makes its own.
 type Call uint64
 
-// Op names a caller's read; the runtime draws them, never twice.
+// Op names a caller's read. The runtime never uses a number twice.
 type Op uint64
 
 // Row is the state of a key as a read of the store returned it.
@@ -14,31 +13,32 @@ type Row struct {
 	Exists  bool
 	Value   []byte
 	Version uint64
-	TTL     lease.Tick // remaining TTL when the store answered; 0 does not expire
+	TTL     lease.Tick // remaining TTL when the store answered; 0 if the row does not expire
 }
 
-// Message is what members of a group say to each other. Each may be lost, repeated,
-// and overtaken.
+// Message is a message between members of a group. It may be lost, repeated, or overtaken by a
+// later one.
 type Message interface{ message() }
 
-// Cacheable tells a replica that nothing older can be written any more (P1).
+// Cacheable tells a replica that no older write can commit any more (P1).
 type Cacheable struct{ Gen lease.Gen }
 
-// Invalidate tells a replica to drop what it has, for write N.
+// Invalidate tells a replica to drop its entry, because of write N.
 type Invalidate struct {
 	Gen lease.Gen
 	N   uint64
 }
 
-// Finish tells a replica that write N is decided, and perhaps the value that it left.
+// Finish tells a replica that write N is decided. Row, if it is not nil, is the row after the
+// write.
 type Finish struct {
 	Gen lease.Gen
 	N   uint64
 	Row *Row
 }
 
-// Report tells the primary where the replica From stands: N is the last invalidation
-// it has obeyed, and Open that it may keep entries since.
+// Report tells the primary the state of the replica From. N is the last invalidation that it has
+// obeyed. Open says that it may keep entries since.
 type Report struct {
 	Gen  lease.Gen
 	From string
@@ -54,15 +54,15 @@ func (Report) message()     {}
 // Input is something that has happened.
 type Input interface{ input() }
 
-// Acquired: a lease that the node shares with others began. The primary's machine is
-// told if the node is the first of the group, the replica's if it is another.
+// Acquired: a lease that the node shares with others began. The runtime passes it to the primary's
+// machine if the node is the first of the group, and to the replica's machine otherwise.
 type Acquired struct {
 	lease.Lease
 	Group lease.Group
 }
 
-// Revoked: the lease is over for good. The pod has been told before; the recall is
-// acknowledged after what this asks for has been done.
+// Revoked: the lease is over for good. The pod has learned of it before. The runtime acknowledges
+// the recall after it has carried out the outputs.
 type Revoked struct{ Gen lease.Gen }
 
 // Received: a message came.
@@ -74,21 +74,22 @@ type Guarding struct {
 	Range lease.Range
 }
 
-// Guarded: the store has answered it, OK or not. The pod is told after the primary.
+// Guarded: the store has answered a SetGuard, OK or not. The runtime tells the primary before the
+// pod.
 type Guarded struct {
 	Call Call
 	OK   bool
 }
 
-// Writing: the pod asks to store, or to lock, Keys, which differ. It is answered with
-// Pass or Refuse.
+// Writing: the pod asks to store, or to lock, Keys, which are different. Pass or Refuse answers it.
 type Writing struct {
 	Call Call
 	Keys []string
 }
 
-// Written: what was passed on has been answered; Known if with a yes or a no, else it
-// may have been committed, or may still be. The pod is told after the primary.
+// Written: a write that was passed on has been answered. Known says that the answer is yes or no;
+// otherwise the write may have been committed, or may still be. The runtime tells the primary
+// before the pod.
 type Written struct {
 	Call  Call
 	Known bool
@@ -101,10 +102,10 @@ type Kept struct {
 	Row Row
 }
 
-// Beat: some time has passed. How much decides how soon what was lost is said again.
+// Beat: some time has passed. The interval decides how soon a lost message is repeated.
 type Beat struct{}
 
-// Read: a caller of a replica wants a key of which the runtime could serve no entry.
+// Read: a caller of a replica wants a key that the runtime cannot serve from an entry.
 type Read struct {
 	Op  Op
 	Key string
@@ -129,7 +130,7 @@ func (Beat) input()     {}
 func (Read) input()     {}
 func (Loaded) input()   {}
 
-// Output is something to be done, in order.
+// Output is something for the runtime to do. Outputs are in order.
 type Output interface{ output() }
 
 // Send sends a message to a member. It may be lost.
@@ -138,12 +139,11 @@ type Send struct {
 	Message Message
 }
 
-// Pass lets the runtime carry out what the pod asked for with this call. Its time
-// counts from here on.
+// Pass lets the runtime carry out what the pod asked for with this call. Its timeout begins now.
 type Pass struct{ Call Call }
 
-// Refuse has the runtime answer the pod's call with clink.Mismatch instead: it was not
-// carried out and never will be.
+// Refuse makes the runtime answer the pod's call with clink.Mismatch: the write was not carried out
+// and never will be.
 type Refuse struct{ Call Call }
 
 // Load asks the store for a row. It is answered by exactly one Loaded.
@@ -152,8 +152,8 @@ type Load struct {
 	Key  string
 }
 
-// Keep puts an entry in place of the present one. It may be served while the node's lease
-// Gen holds and, if Until is not 0, before Until.
+// Keep replaces the entry of a key. The entry may be served while the node's lease Gen holds and,
+// if Until is not 0, before Until.
 type Keep struct {
 	Key   string
 	Row   Row
@@ -164,11 +164,11 @@ type Keep struct {
 // Drop removes an entry before any later output is carried out.
 type Drop struct{ Key string }
 
-// Reply answers a caller's read. Not OK means that the store did not answer.
+// Reply answers a caller's read. OK is false if the store did not answer.
 type Reply struct {
 	Op    Op
 	Row   Row
-	Until lease.Tick // when the row expires by the node's clock; 0 never
+	Until lease.Tick // when the row expires by the node's clock; 0 if never
 	OK    bool
 }
 

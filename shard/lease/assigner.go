@@ -7,22 +7,21 @@ import (
 
 // AssignerOptions are the same for every assigner of a cluster.
 type AssignerOptions struct {
-	// Length of a lease. Default 10 s. Longer survives longer silences of the
-	// assigner; shorter gives a dead node's keys away sooner.
+	// Length is the length of a lease. Default 10 s. A longer lease survives a longer silence of
+	// the assigner; a shorter one frees the keys of a dead node sooner.
 	Length Tick
-	// Drift bounds how much any clock may run fast or slow, in millionths.
-	// Default 200.
+	// Drift bounds how much any clock may run fast or slow, in millionths. Default 200.
 	Drift int64
-	// Silence after which a node is given nothing more. Default Length.
+	// Silence is how long a node may be silent before it gets no more slices. Default Length.
 	Silence Tick
-	// First are the points at which a new cluster's key space is cut. Default
-	// none: load will cut it.
+	// First are the points at which the key space of a new cluster is cut. Default none: the load
+	// decides later.
 	First   []string
 	Balance Balance
-	// MaxSlices bounds the slices of the cluster, whoever cuts them. Default 4096.
+	// MaxSlices bounds the slices of the cluster, for whatever reason they are cut. Default 4096.
 	MaxSlices int
-	// StateBytes bounds the state that the coordinator is to store. Default 1 MiB:
-	// etcd takes requests of 1.5 MiB.
+	// StateBytes bounds the state that the coordinator stores. Default 1 MiB: etcd takes requests
+	// of up to 1.5 MiB.
 	StateBytes int
 }
 
@@ -45,36 +44,36 @@ func (o *AssignerOptions) defaults() {
 	o.Balance.defaults()
 }
 
-// Assigner is the assigner's side of the leases: a machine without I/O. It is
-// not safe for concurrent use.
+// Assigner is the assigner's side of the leases: a machine without I/O. It is not safe for
+// concurrent use.
 type Assigner struct {
 	opt     AssignerOptions
 	term    uint64
-	led     Tick // leadership holds before this
+	led     Tick // the leadership holds before this
 	gen     Gen
 	longest Tick
 	table   uint64
 	slices  []slice
 	nodes   map[string]member
 
-	rev, saving, saved uint64 // changes made, being saved, saved (A3)
+	rev, saving, saved uint64 // the revision reached, the one being saved (0 if none), the one saved (A3)
 	budget             budget
 }
 
-// slice is one range and everything known about its lease.
+// slice is one range and everything that the assigner knows about its lease.
 type slice struct {
 	Lease
 	Node, Addr, Host string
 	until            Tick // no lease granted so far lasts beyond it (A1)
-	recalled         bool // asked back; goes to next
+	recalled         bool // the lease is recalled; the slice goes to next
 	next             string
 	rev              uint64
 	load             Load
-	after            Gen  // its owner gave the slice up for this generation
+	after            Gen  // the generation whose owner gave the slice up for this one; 0 if none
 	gave             bool // its owner has acknowledged the recall
-	fresh            bool // cut or joined, and its owner has not been told of this generation (A8)
-	apart            Tick // was cut, and is not joined again before
-	stays            Tick // has moved with its memory, and is not evened out before
+	fresh            bool // cut or joined, and not granted to its owner yet (A8)
+	apart            Tick // the slice was cut, and is not joined again before
+	stays            Tick // the slice moved with its entries, and is not moved for balance before
 	crew
 }
 
@@ -83,16 +82,16 @@ type member struct {
 	addr, host string
 	seen       Tick
 	leaving    bool
-	done       bool   // holds nothing, and never will (A11)
-	groups     bool   // can be a member of one
+	done       bool   // the node holds nothing, and never will (A11)
+	groups     bool   // the node can be a member of a group
 	seq, table uint64 // of the last renewal
 }
 
 // AssignerOutput is one of Save, SendGrant, SendRecall.
 type AssignerOutput interface{ assignerOutput() }
 
-// Save asks the coordinator to store State if Term is still the newest. It is
-// answered by exactly one Saved, Unsaved or Refused.
+// Save asks the coordinator to store State if Term is still the newest. Exactly one Saved, Unsaved
+// or Refused answers it.
 type Save struct {
 	Term  uint64
 	Rev   uint64
@@ -115,10 +114,9 @@ func NewAssigner(opt AssignerOptions) *Assigner {
 	return &Assigner{opt: opt, nodes: map[string]member{}}
 }
 
-// Elected makes the assigner the leader of term until the tick led, with the
-// state its predecessor saved, which may have granted leases for as long as slack
-// since. Nodes that lived in a process listed in gone are
-// known to be dead, and their leases with them.
+// Elected makes the assigner the leader of term until the tick led. state is what its predecessor
+// saved. The predecessor may have granted leases for as long as slack since. Every node on a host
+// in gone is known to be dead, so its leases have ended.
 func (a *Assigner) Elected(now Tick, term uint64, led, slack Tick, state State, gone []string, out []AssignerOutput) []AssignerOutput {
 	a.term, a.led = term, led
 	a.gen, a.table, a.longest = state.Gen, state.Table, max(state.Longest, a.opt.Length)
@@ -128,7 +126,7 @@ func (a *Assigner) Elected(now Tick, term uint64, led, slack Tick, state State, 
 	for _, h := range state.Slices {
 		s := slice{Lease: h.Lease, Node: h.Node, Addr: h.Addr, Host: h.Host}
 		if a.longest > state.Longest {
-			s.rev = a.rev // a successor must know of the longer leases first
+			s.rev = a.rev // the next leader must know of the longer leases
 		}
 		s.crew = manned(h)
 		wait := now + Lengthen(a.longest+slack, a.opt.Drift)
@@ -164,8 +162,8 @@ func (a *Assigner) Deposed() { a.term, a.led = 0, 0 }
 // Leads reports whether the assigner may grant at now.
 func (a *Assigner) Leads(now Tick) bool { return a.term != 0 && now < a.led } // A4
 
-// Unsaved tells that a Save had no answer, or failed for a while: it may be stored or
-// not. What it puts out is a Save of the newest state (A10).
+// Unsaved reports that a Save had no answer, or failed for a while: its state may be stored or not.
+// The output is a Save of the newest state (A10).
 func (a *Assigner) Unsaved(term, rev uint64, out []AssignerOutput) []AssignerOutput {
 	if term != a.term || rev != a.saving {
 		return out
@@ -174,9 +172,9 @@ func (a *Assigner) Unsaved(term, rev uint64, out []AssignerOutput) []AssignerOut
 	return a.save(out)
 }
 
-// Refused tells that the coordinator will never store a state of so many bytes. The
-// assigner no longer leads, for nothing can be granted that is not saved; when it is
-// elected again with what was saved last, it keeps below that size (A9).
+// Refused reports that the coordinator will never store a state of so many bytes. The assigner
+// stops leading, because nothing can be granted without a save. When it is elected again with the
+// state that was saved last, it stays below that size (A9).
 func (a *Assigner) Refused(term, rev uint64, bytes int) {
 	if term == a.term && rev == a.saving {
 		a.opt.StateBytes = min(a.opt.StateBytes, bytes*3/4)
@@ -185,8 +183,8 @@ func (a *Assigner) Refused(term, rev uint64, bytes int) {
 	}
 }
 
-// Saved answers Save. Not ok means another term is newer. A save of unknown
-// outcome is answered by Unsaved, one that can never succeed by Refused.
+// Saved answers Save. If ok is false, another term is newer. Unsaved answers a save of unknown
+// outcome, and Refused one that can never succeed.
 func (a *Assigner) Saved(now Tick, term, rev uint64, ok bool, out []AssignerOutput) []AssignerOutput {
 	if term != a.term || rev != a.saving {
 		return out
@@ -199,7 +197,7 @@ func (a *Assigner) Saved(now Tick, term, rev uint64, ok bool, out []AssignerOutp
 	old := a.saved
 	waits := slices.ContainsFunc(a.slices, func(s slice) bool { return s.recalled && s.fresh })
 	handed := slices.ContainsFunc(a.slices, func(s slice) bool { return s.rev > old && !s.fresh })
-	concerns := func(node string) bool { // a cut or a join is its owner's business: others hear of it when they renew
+	concerns := func(node string) bool { // only its owner needs to know of a cut or a join; others learn when they renew
 		return handed || slices.ContainsFunc(a.slices, func(s slice) bool { return s.rev > old && s.Node == node })
 	}
 	a.saved = rev
@@ -218,7 +216,7 @@ func (a *Assigner) Saved(now Tick, term, rev uint64, ok bool, out []AssignerOutp
 	return out
 }
 
-// Renewed takes a node's renewal and answers it with a Grant.
+// Renewed handles the renewal of a node and answers it with a Grant.
 func (a *Assigner) Renewed(now Tick, in Renew, out []AssignerOutput) []AssignerOutput {
 	if !a.Leads(now) {
 		return out
@@ -236,8 +234,8 @@ func (a *Assigner) Renewed(now Tick, in Renew, out []AssignerOutput) []AssignerO
 	return a.grant(now, in.Node, out)
 }
 
-// grant answers a node's last renewal, perhaps again: what it lists counts from
-// when that renewal was sent, so it may be said as often as there is news.
+// grant answers the last renewal of a node, perhaps once more. The leases in it count from when
+// that renewal was sent, so a grant may be repeated whenever there is news.
 func (a *Assigner) grant(now Tick, node string, out []AssignerOutput) []AssignerOutput {
 	m := a.nodes[node]
 	g := Grant{Node: node, Term: a.term, Seq: m.seq, Length: a.opt.Length}
@@ -268,7 +266,7 @@ func (a *Assigner) grant(now Tick, node string, out []AssignerOutput) []Assigner
 	return append(out, SendGrant{g})
 }
 
-// GaveUp takes a node's acknowledgement.
+// GaveUp handles the acknowledgement of a node.
 func (a *Assigner) GaveUp(now Tick, in Gave, out []AssignerOutput) []AssignerOutput {
 	if !a.Leads(now) {
 		return out
@@ -285,31 +283,31 @@ func (a *Assigner) GaveUp(now Tick, in Gave, out []AssignerOutput) []AssignerOut
 				s.gave = s.gave || s.Node == in.Node
 				continue
 			}
-			s.recalled, s.next = true, s.Node // A7: it lapsed, or was refused: the same node, another generation
+			s.recalled, s.next = true, s.Node // A7: the lease lapsed or was refused: the same node gets another generation
 		}
 	}
 	return a.assign(now, out)
 }
 
-// Beat repeats recalls, gives away what lapsed, and balances the load.
+// Beat repeats recalls, assigns slices whose leases have ended, and balances the load.
 func (a *Assigner) Beat(now Tick, out []AssignerOutput) []AssignerOutput {
 	if !a.Leads(now) {
 		return out
 	}
-	maps.DeleteFunc(a.nodes, func(_ string, m member) bool { return m.done && now-m.seen > a.longest }) // no renewal of it is so late
+	maps.DeleteFunc(a.nodes, func(_ string, m member) bool { return m.done && now-m.seen > a.longest }) // no renewal comes so late
 	out = a.assign(now, out)
 	a.balance(now)
 	out = a.recall(now, out)
 	return a.save(out)
 }
 
-// Gone tells that a node is certainly dead: its process was seen to end.
+// Gone reports that a node is certainly dead, because its process was seen to end.
 func (a *Assigner) Gone(now Tick, node string, out []AssignerOutput) []AssignerOutput {
 	delete(a.nodes, node)
 	return a.over(now, node, out)
 }
 
-// over ends the leases of a node that certainly holds none.
+// over ends the leases of a node that certainly holds none any more.
 func (a *Assigner) over(now Tick, node string, out []AssignerOutput) []AssignerOutput {
 	for i := range a.slices {
 		if until, _ := a.slices[i].holds(node); until != nil {
@@ -319,7 +317,7 @@ func (a *Assigner) over(now Tick, node string, out []AssignerOutput) []AssignerO
 	return a.assign(now, out)
 }
 
-// assign gives every slice that is free, or surely over, to a living node.
+// assign gives every slice that is free, or whose lease has certainly ended, to a living node.
 func (a *Assigner) assign(now Tick, out []AssignerOutput) []AssignerOutput {
 	for i := range a.slices {
 		s := &a.slices[i]
@@ -341,8 +339,8 @@ func (a *Assigner) assign(now Tick, out []AssignerOutput) []AssignerOutput {
 	return a.save(out)
 }
 
-// hand gives s, which nobody holds, to a node under a new generation. If that
-// node has gone, the slice is nobody's until assign finds another.
+// hand gives s, which no node holds, to a node under a new generation. If that node is gone or
+// leaving, the slice has no owner until assign finds another.
 func (a *Assigner) hand(now Tick, s *slice, to string) {
 	after := s.Gen
 	if !s.gave {
@@ -363,7 +361,7 @@ func (a *Assigner) hand(now Tick, s *slice, to string) {
 	}
 }
 
-// recall asks back what is to move.
+// recall asks for the leases of slices that are to move.
 func (a *Assigner) recall(now Tick, out []AssignerOutput) []AssignerOutput {
 	by, next := map[string][]Lease{}, map[string][]string{}
 	for _, s := range a.slices {
@@ -374,7 +372,7 @@ func (a *Assigner) recall(now Tick, out []AssignerOutput) []AssignerOutput {
 			by[s.Node] = append(by[s.Node], s.Lease)
 			next[s.Node] = append(next[s.Node], a.nodes[s.next].addr)
 		}
-		for _, c := range s.copies { // they have nothing to hand over
+		for _, c := range s.copies { // a replica has nothing to transfer
 			if now < c.until {
 				by[c.Node] = append(by[c.Node], s.Lease)
 				next[c.Node] = append(next[c.Node], "")
@@ -387,7 +385,7 @@ func (a *Assigner) recall(now Tick, out []AssignerOutput) []AssignerOutput {
 	return out
 }
 
-// save writes down what changed, one Save at a time.
+// save outputs a Save if something has changed. One Save is in flight at a time.
 func (a *Assigner) save(out []AssignerOutput) []AssignerOutput {
 	if a.saving != 0 || a.saved == a.rev || a.term == 0 {
 		return out
@@ -397,7 +395,7 @@ func (a *Assigner) save(out []AssignerOutput) []AssignerOutput {
 	return append(out, Save{a.term, a.rev, a.State()})
 }
 
-// State is what a successor must know.
+// State returns what the next leader must know.
 func (a *Assigner) State() State {
 	st := State{Gen: a.gen, Table: a.table, Longest: a.longest}
 	for _, s := range a.slices {
@@ -406,8 +404,8 @@ func (a *Assigner) State() State {
 	return st
 }
 
-// routes is the routing table as of now. Who knows nothing of groups is told nothing
-// of replicas.
+// routes returns the current routing table. A node that does not know groups gets no replicas in
+// it.
 func (a *Assigner) routes(groups bool) *Table {
 	t := &Table{Version: a.table}
 	for _, s := range a.slices {
@@ -420,12 +418,12 @@ func (a *Assigner) routes(groups bool) *Table {
 	return t
 }
 
-// Released reports whether node owns nothing, and a successor would know it.
+// Released reports whether node holds no lease, and the saved state says so too.
 func (a *Assigner) Released(node string) bool {
 	return a.saved == a.rev && !slices.ContainsFunc(a.slices, func(s slice) bool { until, _ := s.holds(node); return until != nil })
 }
 
-// alive reports whether node has been heard of lately.
+// alive reports whether the assigner has heard of node within Silence.
 func (a *Assigner) alive(now Tick, node string) bool {
 	m, ok := a.nodes[node]
 	return ok && !m.done && now-m.seen <= a.opt.Silence

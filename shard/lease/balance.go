@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// Balance says how eagerly slices are split, merged and moved.
+// Balance says how eagerly slices are cut, joined and moved.
 type Balance struct {
 	// MaxSlices bounds the slices per living node. Default 32.
 	MaxSlices int
-	// SplitRate is the operations per second above which a slice is split, and a
-	// tenth of which two neighbours must stay below to be merged. Default 2000.
+	// SplitRate is the rate, in operations per second, above which a slice is cut. Two neighbours
+	// are joined if they stay below a tenth of it together. Default 2000.
 	SplitRate uint64
-	// Slack is how much busier than the least busy node the busiest may be, in
-	// percent of the mean, before a slice moves. Default 20.
+	// Slack is how much busier the busiest node may be than the least busy one, in percent of the
+	// mean, before a slice moves. Default 20.
 	Slack uint64
-	// Churn bounds the load moved in a minute, in percent of all. Default 10.
+	// Churn bounds the load that moves in a minute, in percent of the whole load. Default 10.
 	Churn uint64
-	// OneNode is the operations per second of one key that one node should carry;
-	// above it the key is replicated. Default 0: only if an operator says so.
+	// OneNode is the rate, in operations per second, that one node should carry for one key. A key
+	// above it is replicated. Default 0: keys are replicated only if an operator asks for it.
 	OneNode uint64
 	// MaxReplicas bounds the replicas of a key. Default 4.
 	MaxReplicas int
@@ -43,7 +43,7 @@ func (b *Balance) defaults() {
 	}
 }
 
-// budget counts the load moved in the present minute.
+// budget counts the load moved in the current minute.
 type budget struct {
 	start Tick
 	moved uint64
@@ -54,7 +54,7 @@ const (
 	maxMoves = 16 // recalls begun in one beat
 )
 
-// report takes a node's load.
+// report records the load that a node reports.
 func (a *Assigner) report(node string, loads []Load) {
 	for _, l := range loads {
 		for i := range a.slices {
@@ -70,8 +70,8 @@ func (a *Assigner) report(node string, loads []Load) {
 	}
 }
 
-// balance splits what is hot, relieves who leaves, evens out, and merges what
-// is cold.
+// balance cuts a hot slice, moves the slices of leaving nodes, replicates hot keys, evens out the
+// load, and joins cold slices.
 func (a *Assigner) balance(now Tick) {
 	nodes := a.living(now)
 	if len(nodes) == 0 {
@@ -84,7 +84,7 @@ func (a *Assigner) balance(now Tick) {
 	a.merge(now)
 }
 
-// living are the nodes that may be given slices, sorted.
+// living returns the nodes that may get slices, sorted.
 func (a *Assigner) living(now Tick) (out []string) {
 	for _, name := range slices.Sorted(maps.Keys(a.nodes)) {
 		if a.alive(now, name) && !a.nodes[name].leaving {
@@ -94,9 +94,9 @@ func (a *Assigner) living(now Tick) (out []string) {
 	return out
 }
 
-// split cuts the busiest slice above the threshold, or with a key that is too much for
-// one node: around such a key, or one that makes up most of it, else at the middle of
-// its sample.
+// split cuts the busiest slice that is above the threshold or has a key too hot for one node. It
+// cuts around that key, or around one that makes up most of the load; otherwise at the middle of
+// the sample.
 func (a *Assigner) split(now Tick, most int) {
 	best := -1
 	for i, s := range a.slices {
@@ -110,14 +110,14 @@ func (a *Assigner) split(now Tick, most int) {
 	}
 }
 
-// tooHot reports whether the key of s that is asked most needs replicas, for which it
-// must be alone.
+// tooHot reports whether the hottest key of s needs replicas. Such a key must be a slice of its
+// own.
 func (a *Assigner) tooHot(s slice) bool {
 	one := a.opt.Balance.OneNode
 	return one > 0 && len(s.load.Hot) > 0 && s.load.Hot[0].Rate > one
 }
 
-// points are where a hot slice is to be cut; none if nothing is known.
+// points returns where to cut a hot slice, or nothing if the sample does not say.
 func (a *Assigner) points(s slice) []string {
 	if len(s.load.Hot) > 0 {
 		if hot := s.load.Hot[0]; (hot.Rate*2 >= s.load.Rate || a.tooHot(s)) && s.Contains(hot.Key) {
@@ -136,7 +136,7 @@ func (a *Assigner) points(s slice) []string {
 	return nil
 }
 
-// separator is the shortest key k with low < k <= high; low is less than high.
+// separator returns the shortest key k with low < k <= high. low must be less than high.
 func separator(low, high string) string {
 	for i := range len(high) {
 		if i >= len(low) || low[i] != high[i] {
@@ -146,9 +146,8 @@ func separator(low, high string) string {
 	return high
 }
 
-// Cut splits slices at the points. Nothing changes hands. It reports false, and does
-// nothing, if there would be too many slices, or their bounds would take too many bytes
-// (A9).
+// Cut cuts slices at the points. Nothing changes hands. It reports false, and does nothing, if
+// there would be too many slices, or if their bounds would take too many bytes (A9).
 func (a *Assigner) Cut(now Tick, points []string) bool {
 	points = slices.Sorted(slices.Values(points))
 	if !a.room(points) {
@@ -164,9 +163,9 @@ func (a *Assigner) Cut(now Tick, points []string) bool {
 		a.rev++
 		for _, r := range parts {
 			a.gen++
-			p := s // the lease book too: the old generation may be in use until then
+			p := s // including until: the old generation may be in use until then
 			p.Lease, p.rev = Lease{r, a.gen}, a.rev
-			if s.rev <= a.saved { // it may have been granted: its owner may have written since, and forgotten what
+			if s.rev <= a.saved { // it may have been granted, and its owner may have written since and forgotten the keys
 				p.after = 0
 			}
 			p.load = share(s.load, r, len(parts))
@@ -178,7 +177,7 @@ func (a *Assigner) Cut(now Tick, points []string) bool {
 	return true
 }
 
-// room reports whether slices can be cut at the points (A9).
+// room reports whether the state has room for cuts at the points (A9).
 func (a *Assigner) room(points []string) bool {
 	count, bytes := 0, 0
 	for _, s := range a.slices {
@@ -192,12 +191,12 @@ func (a *Assigner) room(points []string) bool {
 }
 
 const (
-	sliceBytes  = 32  // of a slice in a state, beside its texts
-	memberBytes = 256 // what the names of another owner or replica may take more
+	sliceBytes  = 32  // of a slice in the state, without its strings
+	memberBytes = 256 // how much more the names of another owner or replica may take
 )
 
-// stateSize is at least what a slice takes in a state, without its bounds. It leaves room
-// for the names of those who will hold it.
+// stateSize returns an upper bound of what a slice takes in the state, without its bounds. It
+// leaves room for the names of later owners and replicas.
 func (a *Assigner) stateSize(s *slice) int {
 	n := sliceBytes + max(memberBytes, len(s.Node)+len(s.Addr)+len(s.Host))
 	for range max(s.want, len(s.copies)) {
@@ -206,7 +205,7 @@ func (a *Assigner) stateSize(s *slice) int {
 	return n
 }
 
-// share is the part of a load that likely falls into r, one of n parts.
+// share returns the part of a load that probably falls into r, one of n parts.
 func share(l Load, r Range, n int) Load {
 	out := Load{}
 	for _, k := range l.Sample {
@@ -234,9 +233,9 @@ func (a *Assigner) relieve(now Tick) {
 	}
 }
 
-// even moves slices from the busiest node to the least busy one, as long as it
-// helps and the churn budget lasts. What has moved lately stays, for a slice that
-// moves on at once leaves its memory behind.
+// even moves slices from the busiest node to the least busy one, as long as it helps and the churn
+// budget lasts. A slice that moved lately stays, because a second move at once would lose the
+// entries that are being transferred.
 func (a *Assigner) even(now Tick, nodes []string) {
 	if now-a.budget.start >= minute {
 		a.budget = budget{start: now}
@@ -274,7 +273,7 @@ func (a *Assigner) even(now Tick, nodes []string) {
 	}
 }
 
-// weights sums the slices by the node that has or will have them.
+// weights sums the weights of slices and replicas by the node that has them or will have them.
 func (a *Assigner) weights(nodes []string) (map[string]uint64, uint64) {
 	weight, idle := map[string]uint64{}, a.idle()
 	var total uint64
@@ -297,11 +296,11 @@ func (a *Assigner) weights(nodes []string) (map[string]uint64, uint64) {
 	return weight, total
 }
 
-// idle is what a slice weighs besides its load, for being a slice at all: idle ones
-// spread too.
+// idle returns the weight of a slice without any load, so that idle slices spread over the nodes
+// too.
 func (a *Assigner) idle() uint64 { return 1 + a.rate()/uint64(8*len(a.slices)) }
 
-// rate is the load of all slices.
+// rate returns the load of all slices.
 func (a *Assigner) rate() (sum uint64) {
 	for _, s := range a.slices {
 		sum += s.load.Rate
@@ -309,8 +308,8 @@ func (a *Assigner) rate() (sum uint64) {
 	return sum
 }
 
-// merge joins the first two cold neighbours of one node, but not the cut a new
-// cluster began with, nor what was cut lately: who cuts wants to move a part.
+// merge joins the first two cold neighbours of one node. It leaves the cuts in First, and recent
+// cuts, because an operator who cuts wants to move a part.
 func (a *Assigner) merge(now Tick) {
 	cold := a.opt.Balance.SplitRate / 10
 	for i := 0; i+1 < len(a.slices); i++ {
@@ -326,8 +325,8 @@ func (a *Assigner) merge(now Tick) {
 	}
 }
 
-// Join removes the boundary at a point if both sides are one node's. Nothing
-// changes hands.
+// Join removes the boundary at a point if one node owns both sides. Nothing changes hands. It
+// reports false if it cannot.
 func (a *Assigner) Join(at string) bool {
 	for i := 0; i+1 < len(a.slices); i++ {
 		s, t := a.slices[i], a.slices[i+1]
@@ -346,7 +345,7 @@ func (a *Assigner) Join(at string) bool {
 	return false
 }
 
-// Move begins to move the slice that holds key to another node.
+// Move begins to move the slice that holds key to another node. It reports false if it cannot.
 func (a *Assigner) Move(key, to string) bool {
 	for i := range a.slices {
 		s := &a.slices[i]
@@ -358,7 +357,7 @@ func (a *Assigner) Move(key, to string) bool {
 	return false
 }
 
-// lightest is the living node with the least weight.
+// lightest returns the living node with the least weight, or "" if there is none.
 func (a *Assigner) lightest(now Tick) string {
 	nodes := a.living(now)
 	weight, _ := a.weights(nodes)

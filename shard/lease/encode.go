@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// The encoding of everything that is sent or saved: a version byte, a kind
-// byte, then the fields in order, numbers as varints and strings with their
-// length before them. A reader refuses other versions and trailing bytes.
+// The encoding of every message and of the saved state: a version byte, a kind byte, then the
+// fields in order. Numbers are varints; strings have their length before them. A reader refuses
+// other versions and trailing bytes.
 //
-// The second version has groups. What says nothing of groups is written in the
-// first, so that whoever knows no other can read it until a key is replicated.
+// The second version has groups. A message without groups is written in the first version, so that
+// an older process can read it until a key is replicated.
 const (
 	encoding     = 1
 	groupedSince = 2
@@ -25,11 +25,11 @@ const (
 	kindState
 )
 
-// ErrMessage means that bytes are no message of this version.
+// ErrMessage means that bytes are not a message of a known version.
 var ErrMessage = errors.New("lease: malformed message or another version of the protocol; run one version of freshet on all nodes")
 
-// codec writes if out is set and reads otherwise, so that both directions are
-// one list of fields and cannot differ.
+// codec writes if write is set, and reads otherwise. Both directions are one list of fields, so
+// they cannot differ.
 type codec struct {
 	write   bool
 	grouped bool // the version has groups
@@ -78,8 +78,8 @@ func (c *codec) str(v *string) {
 	}
 }
 
-// list codes a slice. Every element takes at least one byte, so a length
-// beyond the bytes left is refused before memory is taken for it.
+// list writes or reads a slice. Every element takes at least one byte, so a length beyond the bytes
+// left is refused before memory is allocated for it.
 func list[T any](c *codec, v *[]T, each func(*T)) {
 	n := uint64(len(*v))
 	c.num(&n)
@@ -138,7 +138,7 @@ func (c *codec) held(h *Held) {
 	}
 }
 
-// grouped reports whether a message can be said in the second version only.
+// grouped reports whether a message needs the second version.
 func grouped(m any) bool {
 	switch m := m.(type) {
 	case *Renew:

@@ -5,22 +5,22 @@ import (
 	"slices"
 )
 
-// crew is what a slice has beside its owner. Only slices of one key have any.
+// crew is the part of a slice that concerns replicas. Only slices of one key have any.
 type crew struct {
 	copies []copied
-	want   int  // replicas it is to have
-	pinned bool // an operator said so
+	want   int  // how many replicas the slice should have
+	pinned bool // an operator has set want
 }
 
 // copied is a replica and what is known about its lease.
 type copied struct {
 	GroupMember
-	until Tick // as a slice's, for this member (A1)
+	until Tick // no lease granted to this member lasts beyond it (A1)
 	rate  uint64
-	heard bool // it has reported a rate
+	heard bool // the member has reported a rate
 }
 
-// manned is the crew as a predecessor saved it.
+// manned returns the crew that a predecessor saved.
 func manned(h Held) crew {
 	c := crew{want: h.Want, pinned: h.Pinned}
 	for _, m := range h.Copies {
@@ -29,7 +29,7 @@ func manned(h Held) crew {
 	return c
 }
 
-// members are the replicas by name.
+// members returns the replicas.
 func (c crew) members() (out []GroupMember) {
 	for _, m := range c.copies {
 		out = append(out, m.GroupMember)
@@ -37,7 +37,7 @@ func (c crew) members() (out []GroupMember) {
 	return out
 }
 
-// group is who shares the lease of s; empty if nobody does.
+// group returns the nodes that share the lease of s; it is empty if the owner is alone.
 func (s *slice) group() Group {
 	if len(s.copies) == 0 {
 		return nil
@@ -45,8 +45,8 @@ func (s *slice) group() Group {
 	return append(Group{{s.Node, s.Addr, s.Host}}, s.members()...)
 }
 
-// holds finds the book of a node's lease of s, nil if it has none, and whose entries
-// it may take over.
+// holds returns the end of a node's lease of s, and the generation whose entries the node may take
+// over. It returns nil if the node has no lease of s.
 func (s *slice) holds(node string) (*Tick, Gen) {
 	if s.Node == node {
 		return &s.until, s.after
@@ -64,10 +64,10 @@ func (s *slice) alone(now Tick) bool {
 	return !slices.ContainsFunc(s.copies, func(c copied) bool { return now < c.until }) // A6
 }
 
-// bound reports whether s must stay as it is: it is on the move, or replicated.
+// bound reports whether s must stay as it is, because it is moving or replicated.
 func (s *slice) bound() bool { return s.recalled || s.want > 0 || len(s.copies) > 0 }
 
-// report takes a replica's load.
+// report records the load that a replica reports.
 func (s *slice) report(node string, rate uint64) {
 	for i := range s.copies {
 		if c := &s.copies[i]; c.Node == node {
@@ -76,7 +76,7 @@ func (s *slice) report(node string, rate uint64) {
 	}
 }
 
-// demand is what all members of a slice were asked.
+// demand returns the load of all members of a slice.
 func (s *slice) demand() uint64 {
 	sum := s.load.Rate
 	for _, c := range s.copies {
@@ -85,9 +85,9 @@ func (s *slice) demand() uint64 {
 	return sum
 }
 
-// Replicate asks for n replicas of key beside its primary, 0 for none, whatever its
-// load. The key gets a slice of its own. False means that its slice is on the move, so
-// ask again, or that there is no room for another slice (A9).
+// Replicate sets the number of replicas of key to n, whatever its load. With 0 the load decides
+// again. The key gets a slice of its own. Replicate reports false if the slice is moving, so that
+// the caller should ask again, or if there is no room for another slice (A9).
 func (a *Assigner) Replicate(now Tick, key string, n int) bool {
 	i := slices.IndexFunc(a.slices, func(s slice) bool { return s.Contains(key) })
 	switch {
@@ -105,16 +105,16 @@ func (a *Assigner) Replicate(now Tick, key string, n int) bool {
 		i = slices.IndexFunc(a.slices, func(s slice) bool { return s.Contains(key) })
 	}
 	s := &a.slices[i]
-	a.rev++ // who follows must know, also if the group is none other yet
+	a.rev++ // the next leader must know want, even if the group stays the same for now
 	s.want, s.pinned = n, n > 0
 	return true
 }
 
-// Unreplicate takes an operator's word back: the load decides again.
+// Unreplicate withdraws Replicate: the load decides again.
 func (a *Assigner) Unreplicate(now Tick, key string) bool { return a.Replicate(now, key, 0) }
 
-// replicate lets the load say how many replicas a key is to have, and asks back the
-// leases of groups that are not what they should be (A7).
+// replicate lets the load decide how many replicas a key should have. It recalls the leases of
+// groups that have other members than they should (A7).
 func (a *Assigner) replicate(now Tick) {
 	for i := range a.slices {
 		s := &a.slices[i]
@@ -128,8 +128,8 @@ func (a *Assigner) replicate(now Tick) {
 	}
 }
 
-// heed follows the load: as many members as carry it, and one fewer only when the
-// rest would have room to spare.
+// heed sets want by the load: as many members as the load needs. It takes one away only when the
+// rest would have capacity to spare.
 func (a *Assigner) heed(s *slice) {
 	one := a.opt.Balance.OneNode
 	if one == 0 || s.pinned || s.recalled || s.Range != Point(s.Low) {
@@ -148,8 +148,8 @@ func (a *Assigner) heed(s *slice) {
 	}
 }
 
-// muster are the replicas that s should have: those it has, unless they leave, or are
-// silent and their lease is over; then the least busy others.
+// muster returns the replicas that s should have. Present ones stay unless they leave, or are
+// silent and their lease has ended; then come the least busy other nodes.
 func (a *Assigner) muster(now Tick, s *slice) (out []copied) {
 	fit := func(node string) bool { return a.alive(now, node) && a.nodes[node].groups && !a.nodes[node].leaving }
 	if s.want == 0 || !fit(s.Node) {

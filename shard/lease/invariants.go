@@ -53,8 +53,8 @@ func (n *Node) Check() {
 	}
 }
 
-// Dump is the whole state as text, the same for the same state: for the explorer
-// to know it again.
+// Dump returns the whole state as text, the same text for the same state. The explorer recognizes
+// states by it.
 func (n *Node) Dump() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "node %s seq %d leaving %v done %v table %d", n.opt.Node, n.seq, n.leaving, n.done, n.table.Version)
@@ -70,7 +70,7 @@ func (n *Node) Dump() string {
 	return fmt.Sprint(b.String(), n.floor, "\n")
 }
 
-// Dump is the whole state as text, the same for the same state.
+// Dump returns the whole state as text, the same text for the same state.
 func (a *Assigner) Dump() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "assigner term %d until %d gen %d longest %d table %d rev %d saving %d saved %d budget %v", a.term, a.led, a.gen, a.longest, a.table, a.rev, a.saving, a.saved, a.budget)

@@ -14,13 +14,12 @@ type NodeOptions struct {
 	// Drift bounds how much the node's clock may run fast or slow against real
 	// time, in millionths. Default 0.
 	Drift int64
-	// Groups says that what stands above the node can be one of several holders of
-	// a lease. Default no: the node is never given such a lease.
+	// Groups says that the runtime of this node can share a lease with other nodes. Default no: the
+	// node never gets such a lease.
 	Groups bool
 }
 
-// Node is the node's side of the leases: a machine without I/O. It is not safe
-// for concurrent use.
+// Node is the node's side of the leases: a machine without I/O. It is not safe for concurrent use.
 type Node struct {
 	opt     NodeOptions
 	seq     uint64
@@ -39,14 +38,14 @@ type term struct {
 	Until Tick
 }
 
-// floor says that nothing up to Gen will be accepted for keys of Range.
+// floor says that the node accepts no generation up to Gen for keys of Range (N3).
 type floor struct {
 	Range Range
 	Gen   Gen
 }
 
 const (
-	maxSent   = 64   // older renewals can have no answer that still counts
+	maxSent   = 64   // an answer to an older renewal comes too late to count
 	maxFloors = 4096 // beyond it neighbours share the higher floor; the assigner then makes new generations
 )
 
@@ -56,27 +55,27 @@ type NodeOutput interface{ nodeOutput() }
 // SendRenew sends the message to the assigner. It may be lost.
 type SendRenew struct{ Renew }
 
-// SendGave sends the message to the assigner. It may be lost. Every Revoke
-// before it must have taken effect (N4).
+// SendGave sends the message to the assigner. It may be lost. Every Revoke before it must have
+// taken effect (N4).
 type SendGave struct{ Gave }
 
-// Acquire makes a new handle: the node owns Range until Until, alone if Group is
-// empty. Else only the first of the group owns it; the others may read.
+// Acquire makes a new handle. The node owns Range until Until, alone if Group is empty. Otherwise
+// only the first of the group owns it; the others may read.
 type Acquire struct {
 	Lease
 	Until Tick
-	After Gen // whose owner gave the range up for this one, and may offer what it keeps; 0 if nobody
+	After Gen // the generation whose owner gave the range up and may offer its entries; 0 if none
 	Group Group
 }
 
-// Extend moves the end of a handle. Ownership was not interrupted.
+// Extend moves the end of a handle. The ownership was not interrupted.
 type Extend struct {
 	Gen   Gen
 	Until Tick
 }
 
-// Revoke ends a handle at once and for good. If it was recalled for another
-// node, Over is the part that goes to Next, as the successor of generation Under.
+// Revoke ends a handle at once and for good. If it was recalled for another node, Range is the part
+// that goes to Next, as the successor of generation Under.
 type Revoke struct {
 	Gen   Gen
 	Range Range
@@ -84,7 +83,7 @@ type Revoke struct {
 	Next  string
 }
 
-// Routes hands on a newer routing table.
+// Routes passes on a newer routing table.
 type Routes struct{ Table Table }
 
 func (SendRenew) nodeOutput() {}
@@ -99,7 +98,7 @@ func NewNode(opt NodeOptions) *Node {
 	return &Node{opt: opt, sent: map[uint64]Tick{}, held: map[Gen]term{}, gave: map[Gen]uint64{}}
 }
 
-// Beat gives up what has lapsed and asks for a renewal. loads is sent along.
+// Beat gives up leases that have lapsed, and asks for a renewal, which carries loads.
 func (n *Node) Beat(now Tick, loads []Load, out []NodeOutput) []NodeOutput {
 	for _, g := range slices.Sorted(maps.Keys(n.held)) {
 		if h, ok := n.held[g]; ok && now >= h.Until { // N6
@@ -120,13 +119,13 @@ func (n *Node) Beat(now Tick, loads []Load, out []NodeOutput) []NodeOutput {
 	}})
 }
 
-// Granted takes an answer to a renewal.
+// Granted handles the answer to a renewal.
 func (n *Node) Granted(now Tick, in Grant, out []NodeOutput) []NodeOutput {
 	sent, ok := n.sent[in.Seq]
 	if in.Node != n.opt.Node || !ok || n.done { // N5, N9
 		return out
 	}
-	for g, at := range n.gave { // the assigner has heard of these
+	for g, at := range n.gave { // the assigner has received these
 		if at != 0 && at <= in.Seq {
 			delete(n.gave, g)
 		}
@@ -136,12 +135,12 @@ func (n *Node) Granted(now Tick, in Grant, out []NodeOutput) []NodeOutput {
 	for i, l := range in.Leases {
 		h, held := n.held[l.Gen]
 		switch {
-		case l.Gen <= n.floorOf(l.Range): // N3: say so, or the assigner would offer it for ever
+		case l.Gen <= n.floorOf(l.Range): // N3: report it, or the assigner would grant it for ever
 			if _, told := n.gave[l.Gen]; !told {
 				n.gave[l.Gen] = 0
 			}
 		case now >= until: // the answer took longer than the lease lasts
-		case !n.opt.Groups && len(group(in, i)) > 0: // N7: it would be taken for a lease of the node's alone
+		case !n.opt.Groups && len(group(in, i)) > 0: // N7: the runtime would take it for a lease of this node alone
 			out = n.giveUp(l, out)
 			n.gave[l.Gen] = 0
 		case held && now >= h.Until: // N6
@@ -168,7 +167,7 @@ func (n *Node) Granted(now Tick, in Grant, out []NodeOutput) []NodeOutput {
 	return out
 }
 
-// shed ends the leases of which every key is held under newer ones (N8).
+// shed ends leases whose keys are all held under newer ones (N8).
 func (n *Node) shed(now Tick, out []NodeOutput) []NodeOutput {
 	gens := slices.Sorted(maps.Keys(n.held))
 	for i, g := range gens {
@@ -188,7 +187,7 @@ func (n *Node) shed(now Tick, out []NodeOutput) []NodeOutput {
 	return out
 }
 
-// group is who shares the i-th lease of a grant.
+// group returns the nodes that share the i-th lease of a grant.
 func group(in Grant, i int) Group {
 	if i < len(in.Groups) {
 		return in.Groups[i]
@@ -196,8 +195,8 @@ func group(in Grant, i int) Group {
 	return nil
 }
 
-// Recalled gives leases up and acknowledges it, also when the node knows
-// nothing of them: from here on it never will.
+// Recalled gives leases up and acknowledges the recall. It does so even for leases that the node
+// does not know: from then on it never accepts them.
 func (n *Node) Recalled(_ Tick, in Recall, out []NodeOutput) []NodeOutput {
 	if in.Node != n.opt.Node { // N5
 		return out
@@ -217,11 +216,11 @@ func (n *Node) Recalled(_ Tick, in Recall, out []NodeOutput) []NodeOutput {
 	return append(out, SendGave{g})
 }
 
-// Leave makes every later renewal ask to be relieved.
+// Leave makes every later renewal ask the assigner to move the node's slices away.
 func (n *Node) Leave() { n.leaving = true }
 
-// Release gives up every lease at once and for good (N9). The next renewal says so; every
-// Revoke must have taken effect before it is sent (N4).
+// Release gives up every lease at once and for good (N9). The next renewal says so. Every Revoke
+// must have taken effect before that renewal is sent (N4).
 func (n *Node) Release(out []NodeOutput) []NodeOutput {
 	n.leaving, n.done = true, true
 	for _, g := range slices.Sorted(maps.Keys(n.held)) {
@@ -232,8 +231,7 @@ func (n *Node) Release(out []NodeOutput) []NodeOutput {
 	return out
 }
 
-// Stay ends Leave: later renewals ask for slices again. What is moving away goes on
-// moving.
+// Stay cancels Leave: later renewals ask for slices again. Slices that are moving continue to move.
 func (n *Node) Stay() { n.leaving = false }
 
 // Holds reports whether the node holds any lease, lapsed or not.
@@ -252,7 +250,7 @@ func (n *Node) giveUp(l Lease, out []NodeOutput) []NodeOutput {
 	return out
 }
 
-// floorOf is the highest generation given up for any key of r.
+// floorOf returns the highest generation given up for any key of r.
 func (n *Node) floorOf(r Range) (g Gen) {
 	from, _ := slices.BinarySearchFunc(n.floor, r, func(f floor, r Range) int {
 		if f.Range.High != "" && f.Range.High <= r.Low {
@@ -269,7 +267,7 @@ func (n *Node) floorOf(r Range) (g Gen) {
 	return g
 }
 
-// raise lifts the floor under l.Range to l.Gen at least.
+// raise raises the floor of l.Range to at least l.Gen.
 func (n *Node) raise(l Lease) {
 	var next []floor
 	rest := []Range{l.Range} // the parts of l.Range that no floor covers yet
@@ -292,9 +290,9 @@ func (n *Node) raise(l Lease) {
 	n.floor = n.join(next)
 }
 
-// join melts neighbours of one generation, and beyond maxFloors any two
-// neighbours of which nothing is held: a floor that is too high costs a new
-// generation, never a lie.
+// join joins neighbouring floors of one generation. Beyond maxFloors it also joins any two
+// neighbours of which the node holds nothing: a floor that is too high costs a new generation, but
+// no promise.
 func (n *Node) join(in []floor) []floor {
 	force := len(in) > maxFloors
 	out := in[:0]
@@ -321,7 +319,7 @@ func (n *Node) holdsIn(r Range) bool {
 	return false
 }
 
-// without is what is left of ranges without s.
+// without returns ranges without s.
 func without(ranges []Range, s Range) (out []Range) {
 	for _, r := range ranges {
 		if cut, ok := r.Intersect(s); ok {
@@ -333,7 +331,7 @@ func without(ranges []Range, s Range) (out []Range) {
 	return out
 }
 
-// minus is r without s, which is a part of it.
+// minus returns r without s, which is a part of r.
 func minus(r, s Range) (out []Range) {
 	if r.Low < s.Low {
 		out = append(out, Range{r.Low, s.Low})
@@ -344,10 +342,10 @@ func minus(r, s Range) (out []Range) {
 	return out
 }
 
-// Shorten is how long a lease of length d may be used by a clock that may run
-// slow by drift millionths.
+// Shorten returns how long a lease of length d may be used by a clock that may run slow by drift
+// millionths.
 func Shorten(d Tick, drift int64) Tick { return d - Tick((int64(d)/1e6+1)*drift) }
 
-// Lengthen is how long to wait, by a clock that may run fast by drift millionths,
-// until a lease of length d is surely over.
+// Lengthen returns how long to wait until a lease of length d has certainly ended, by a clock that
+// may run fast by drift millionths.
 func Lengthen(d Tick, drift int64) Tick { return d + Tick((int64(d)/1e6+1)*drift) }

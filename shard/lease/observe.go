@@ -1,14 +1,13 @@
 package lease
 
-// Ending says how many slices are leased to a node, as their owner, and when the last
-// of these leases is over.
+// Ending says how many slices a node owns, and when the last of their leases ends.
 type Ending struct {
 	Slices int
 	Last   Tick
 }
 
-// Endings are those of all nodes, by incarnation. Slices without an owner stand under
-// the empty name.
+// Endings returns an Ending for each node, by incarnation. The empty name has the slices without an
+// owner.
 func (a *Assigner) Endings() map[string]Ending {
 	out := map[string]Ending{}
 	for i := range a.slices {

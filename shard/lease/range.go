@@ -2,11 +2,11 @@ package lease
 
 import "strconv"
 
-// Range is the keys k with Low <= k < High in byte order. An empty High has no
-// upper end, so the zero Range is every key.
+// Range is the keys k with Low <= k < High in byte order. An empty High means no upper end, so the
+// zero Range is every key.
 type Range struct{ Low, High string }
 
-// Point is the range of one key.
+// Point returns the range of one key.
 func Point(key string) Range { return Range{key, key + "\x00"} }
 
 // Contains reports whether key lies in r.
@@ -19,12 +19,12 @@ func (r Range) Covers(s Range) bool {
 	return r.Low <= s.Low && (r.High == "" || s.High != "" && s.High <= r.High)
 }
 
-// Overlaps reports whether some key lies in both.
+// Overlaps reports whether some key lies in both ranges.
 func (r Range) Overlaps(s Range) bool {
 	return (s.High == "" || r.Low < s.High) && (r.High == "" || s.Low < r.High)
 }
 
-// Intersect is the keys of both; false if there are none.
+// Intersect returns the keys of both ranges; false if there are none.
 func (r Range) Intersect(s Range) (Range, bool) {
 	if !r.Overlaps(s) {
 		return Range{}, false
@@ -36,8 +36,7 @@ func (r Range) Intersect(s Range) (Range, bool) {
 	return r, true
 }
 
-// Cut is r in pieces at those points that lie strictly inside it; points are
-// sorted.
+// Cut returns r in pieces, cut at those points that lie strictly inside it. points must be sorted.
 func (r Range) Cut(points []string) []Range {
 	var out []Range
 	for _, at := range points {
@@ -49,7 +48,7 @@ func (r Range) Cut(points []string) []Range {
 	return append(out, r)
 }
 
-// String is [low,high), with an open end written as "end".
+// String returns [low,high), with an open end written as "end".
 func (r Range) String() string {
 	high := "end"
 	if r.High != "" {
@@ -58,7 +57,7 @@ func (r Range) String() string {
 	return "[" + show(r.Low) + "," + high + ")"
 }
 
-// show quotes a key only where it must.
+// show quotes a key only if it must be quoted.
 func show(key string) string {
 	q := strconv.Quote(key)
 	if q == `"`+key+`"` && key != "" {

@@ -1,18 +1,18 @@
-// Package etcd is a store in etcd, 3.4 or later, for small configuration data: what
-// fits into etcd's memory, in values of a megabyte at most.
+// Package etcd is a store in etcd, 3.4 or later, for small configuration data: what fits into
+// etcd's memory, in values of a megabyte at most.
 //
-// A write is one transaction of etcd that compares the revision of the guard over its
-// key; SetGuard is one that changes the guard. etcd carries out one after the other, so
-// the fence holds by construction. Reads are linearizable. A transaction is sent once:
-// the client's own repeating is off, since it repeats a transaction, too, that etcd gave
-// up waiting for and may still carry out.
+// A write is one transaction of etcd, which compares the revision of the guard over its key;
+// SetGuard is a transaction that changes the guard. etcd carries out one transaction after the
+// other, so the fence holds by construction. Reads are linearizable. The store sends a transaction
+// once, and the retries of the etcd client are off. Otherwise the client would also repeat a
+// transaction that etcd gave up waiting for and may still carry out.
 //
-// A version is twice etcd's revision of the write, beyond where the store began to
-// count. A row that expires hangs on a lease of etcd, which deletes it when it ends, as
-// one of its transactions: nobody is told before. TTLs are whole seconds, at least the
-// two or three that etcd wants; shorter ones are rounded up, and end up to a second
-// late, later after an election. Beside such a row lies a record that says what its
-// absence will be.
+// A version is twice etcd's revision of the write, added to the first version of the store. A row
+// that expires is attached to a lease of etcd. When the lease ends, etcd deletes the row in a
+// transaction, and before that no read says that the row has expired. TTLs are whole seconds, at
+// least the two or three that etcd requires. Shorter ones are rounded up; rows end up to a second
+// late, and later after an election. Beside such a row lies a record of the absence that will
+// follow it.
 package etcd
 
 import (
@@ -41,48 +41,47 @@ const (
 	MaxKey = 4 << 10
 	// MaxValue is the longest value, in bytes.
 	MaxValue = 1 << 20
-	// MaxBatch is how many keys one Commit may write: etcd takes 128 operations in a
-	// transaction, and a key needs two.
+	// MaxBatch is how many keys one Commit may write. etcd takes 128 operations in a transaction,
+	// and a key needs two.
 	MaxBatch = 64
-	// maxRequest bounds keys and values of a batch together: etcd takes requests of 1.5
-	// MiB, with what is around them.
+	// maxRequest bounds the keys and values of a batch together, in bytes. etcd takes requests of
+	// 1.5 MiB, framing included.
 	maxRequest = 3<<19 - 64<<10
 )
 
 // Options configure a Store. URL is required.
 type Options struct {
-	// URL is etcd://USER:PASSWORD@HOST:PORT,HOST:PORT/PREFIX, or etcds: for TLS. What is
-	// special in the password is written %XX. The keys begin with PREFIX/store/; default
-	// freshet/store/.
+	// URL is etcd://USER:PASSWORD@HOST:PORT,HOST:PORT/PREFIX, or etcds: for TLS. Write special
+	// characters of the password as %XX. The keys begin with PREFIX/store/; default freshet/store/.
 	URL string
-	// TLS is how etcds: talks. Default: with what the system trusts.
+	// TLS configures etcds:. Default: the client trusts what the system trusts.
 	TLS *tls.Config
-	// Cluster uses the prefix from now on, or Open fails if another does. Default:
-	// whoever does.
+	// Cluster names the cluster that uses the prefix from now on. Open fails if another cluster
+	// uses it. Default: Open does not check.
 	Cluster string
-	// MaxKey and MaxValue bound keys and values, in bytes. Default 4 KiB and 1 MiB, which
-	// are also the most.
+	// MaxKey and MaxValue bound keys and values, in bytes. Default 4 KiB and 1 MiB, which are also
+	// the most.
 	MaxKey, MaxValue int
 	// Timeout bounds every request. Default 5 s.
 	Timeout time.Duration
-	// Grace is how long deletes and expired rows are remembered, at least. Default
-	// 10 min, at least four times Timeout: nothing may be on its way for as long.
+	// Grace is how long deletes and expired rows are remembered at least. No request may be in
+	// flight for so long. Default 10 min, at least four times Timeout.
 	Grace time.Duration
-	// Sweep is how often they are looked for. Default 1 min.
+	// Sweep is how often the store looks for records older than Grace. Default 1 min.
 	Sweep time.Duration
-	// Logger hears of what an operator should know. Default: discard.
+	// Logger receives what an operator should know. Default: the store logs nothing.
 	Logger *slog.Logger
 
 	configure func(*clientv3.Config) // for tests
 }
 
-// Why a prefix was refused. Nothing under it was changed.
+// Why Open refuses a prefix. Nothing under it was changed.
 var (
 	ErrNewer      = errors.New("etcd: the data was made by a newer freshet; run that version, or a newer one")
 	ErrOtherOwner = errors.New("etcd: another cluster uses the prefix: two would not know of each other's caches; give this one a prefix of its own (etcd://.../PREFIX), or stop the other and run freshet migrate --adopt")
 )
 
-// Store is a store in etcd. It is safe for concurrent use, by many processes too.
+// Store is a store in etcd. It is safe for concurrent use, also by many processes.
 type Store struct {
 	opt    Options
 	prefix string
@@ -90,10 +89,10 @@ type Store struct {
 	base   store.Version
 	guards guards
 	closed atomic.Bool
-	ctx    context.Context // of what goes on in the background
+	ctx    context.Context // of the background work
 	stop   context.CancelFunc
 	work   sync.WaitGroup
-	drops  chan clientv3.LeaseID // leases on which nothing hangs any more
+	drops  chan clientv3.LeaseID // leases without a row
 	marks  []mark
 }
 
@@ -119,8 +118,8 @@ func (o *Options) defaults() {
 	}
 }
 
-// parse is the client's configuration that a URL means, and the prefix of the keys. No
-// error shows the URL, for there may be a password in it.
+// parse returns the client configuration of a URL, and the prefix of the keys. No error shows the
+// URL, because it may have a password.
 func parse(from string, secure *tls.Config) (cfg clientv3.Config, prefix string, err error) {
 	scheme, rest, _ := strings.Cut(from, "://")
 	user, hosts, found := cutLast(rest, "@")
@@ -163,15 +162,15 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s, "", false
 }
 
-// connect makes a client that sends every request once.
+// connect returns a client that sends every request once.
 func connect(opt Options) (*clientv3.Client, string, error) {
 	cfg, prefix, err := parse(opt.URL, opt.TLS)
 	if err != nil {
 		return nil, "", err
 	}
-	// A member that cannot be reached is noticed in time for another attempt.
+	// The client notices an unreachable member in time for another attempt.
 	cfg.DialTimeout, cfg.DialKeepAliveTime, cfg.DialKeepAliveTimeout = opt.Timeout, opt.Timeout, opt.Timeout
-	cfg.MaxUnaryRetries = 1 // attempts, that is
+	cfg.MaxUnaryRetries = 1 // counts attempts, so 1 means no retry
 	cfg.Logger = zap.NewNop()
 	if opt.configure != nil {
 		opt.configure(&cfg)
@@ -183,7 +182,8 @@ func connect(opt Options) (*clientv3.Client, string, error) {
 	return client, prefix, nil
 }
 
-// Open connects to etcd, and begins a store if there is none under the prefix.
+// Open connects to etcd, and begins a store if there is none under the prefix. The errors above say
+// why it refuses one.
 func Open(ctx context.Context, opt Options) (*Store, error) {
 	opt.defaults()
 	client, prefix, err := connect(opt)
@@ -201,8 +201,8 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	return s, nil
 }
 
-// Migrate begins a store under the prefix of a URL, if there is none. With adopt the
-// next cluster that comes may use it, whoever used it: stop the other one first.
+// Migrate begins a store under the prefix of a URL if there is none. If adopt is set, the next
+// cluster may use the store, even if another one has used it. Stop the other cluster first.
 func Migrate(ctx context.Context, opt Options, adopt bool) error {
 	opt.Cluster = ""
 	s, err := Open(ctx, opt)
@@ -215,11 +215,11 @@ func Migrate(ctx context.Context, opt Options, adopt bool) error {
 	return errors.Join(err, s.Close())
 }
 
-// format is the format of what this freshet makes and reads.
+// format is the format that this freshet makes and reads.
 const format = 1
 
-// begin reads what the store is, or makes it: a format, where versions begin, and a
-// guard over everything that is none.
+// begin reads the metadata of the store, or makes it: a format, the first version, and a zero guard
+// over all keys.
 func (s *Store) begin(ctx context.Context) error {
 	meta, guard := s.prefix+"meta", s.guardKey("")
 	first := binary.BigEndian.AppendUint64([]byte{format}, uint64(store.FirstVersion(time.Now(), rand.Uint64())))
@@ -246,7 +246,7 @@ func (s *Store) begin(ctx context.Context) error {
 	return nil
 }
 
-// claim makes the cluster the one that uses the store.
+// claim records that the cluster uses the store, or returns ErrOtherOwner.
 func (s *Store) claim(ctx context.Context) error {
 	if s.opt.Cluster == "" {
 		return nil
@@ -265,7 +265,7 @@ func (s *Store) claim(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the store; calls under way fail, and later ones too.
+// Close closes the store. Calls under way fail, and later ones too.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
@@ -279,10 +279,10 @@ func (s *Store) rowKey(key string) string   { return s.prefix + "row/" + key }
 func (s *Store) goneKey(key string) string  { return s.prefix + "gone/" + key }
 func (s *Store) guardKey(low string) string { return s.prefix + "guard/" + low }
 
-// past is the end of the keys of a kind, for ranges.
+// past returns the end of the keys of a kind, for ranges.
 func (s *Store) past(kind string) string { return s.prefix + kind + "0" } // the byte after a slash
 
-// version is that of a write, by etcd's revision of it.
+// version returns the version of a write from etcd's revision of it.
 func (s *Store) version(revision int64) store.Version {
 	return s.base + 2*store.Version(revision)
 }

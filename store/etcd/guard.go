@@ -13,12 +13,12 @@ import (
 	"github.com/freshet-cache/freshet/store"
 )
 
-// guard is a record of a guard: it lies under its low bound, and says what follows the
-// token: where it ends. The guards cover all keys and do not overlap.
+// guard is the record of a guard. Its key has the low bound; its value has the token, then the high
+// bound. The guards cover all keys and do not overlap.
 type guard struct {
-	low, high string // an empty high is no end
+	low, high string // an empty high means no upper end
 	token     store.Token
-	rev       int64 // etcd's revision of the record, which never has another content
+	rev       int64 // etcd's revision of the record, which never has other content
 }
 
 func (g guard) covers(key string) bool { return g.low <= key && (g.high == "" || key < g.high) }
@@ -33,24 +33,24 @@ func (s *Store) guard(kv *mvccpb.KeyValue) (g guard, err error) {
 	return g, nil
 }
 
-// covering asks for the guard over a key.
+// covering returns the operation that reads the guard over a key.
 func (s *Store) covering(key string) clientv3.Op {
 	return s.lastBefore(s.guardKey(key) + "\x00")
 }
 
-// lastBefore asks for the guard that begins last before end.
+// lastBefore returns the operation that reads the last guard that begins before end.
 func (s *Store) lastBefore(end string) clientv3.Op {
 	return clientv3.OpGet(s.guardKey(""), clientv3.WithRange(end), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(1))
 }
 
-// guards remembers the guards that were seen. What it remembers may be old, which
-// costs a request: every transaction compares their revisions.
+// guards remembers guards that this process has seen. An old entry costs only a request, because
+// every transaction compares the revisions of its guards.
 type guards struct {
 	mu  sync.Mutex
 	all []guard // by low bounds
 }
 
-// over is the guard over a key, as far as is known.
+// over returns the guard over a key, as far as this process knows.
 func (gs *guards) over(key string) (g guard, known bool) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
@@ -68,7 +68,7 @@ func (gs *guards) at(low string) (int, bool) {
 	return slices.BinarySearchFunc(gs.all, low, func(g guard, low string) int { return strings.Compare(g.low, low) })
 }
 
-// learn takes in a guard, in place of those that begin inside of it.
+// learn records a guard, and forgets those that begin inside it.
 func (gs *guards) learn(g guard) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
@@ -80,7 +80,7 @@ func (gs *guards) learn(g guard) {
 	gs.all = slices.Replace(gs.all, i, max(i, j), g)
 }
 
-// find asks for the guard over a key, and remembers it.
+// find reads the guard over a key, and remembers it.
 func (s *Store) find(ctx context.Context, key string) (g guard, err error) {
 	r, err := s.ask(ctx, s.covering(key))
 	if err != nil {
@@ -99,8 +99,8 @@ func (s *Store) find(ctx context.Context, key string) (g guard, err error) {
 	return g, err
 }
 
-// SetGuard installs token over [low, high). Every write that was carried out before it
-// is seen by whoever reads after it, and none that compares an older guard is after.
+// SetGuard installs token over [low, high). A read after it sees every write that was carried out
+// before it. No write that compares an older guard is carried out after it.
 func (s *Store) SetGuard(ctx context.Context, low, high string, token store.Token) error {
 	switch {
 	case s.closed.Load():
@@ -112,7 +112,7 @@ func (s *Store) SetGuard(ctx context.Context, low, high string, token store.Toke
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.opt.Timeout)
 	defer cancel()
-	for ctx.Err() == nil { // each time, somebody else's guard has come between
+	for ctx.Err() == nil { // another SetGuard has changed the guards in between
 		done, err := s.install(ctx, guard{low: low, high: high, token: token})
 		if err != nil {
 			return s.failed("guarding "+quote(low), err)
@@ -124,8 +124,8 @@ func (s *Store) SetGuard(ctx context.Context, low, high string, token store.Toke
 	return fmt.Errorf("%w: other guards over %s come all the time: %w", store.ErrUnavailable, quote(low), context.Cause(ctx))
 }
 
-// install reads the guards at both ends of the range, and replaces all between, if none
-// has changed since. What is cut is changed with it.
+// install reads the guards at both ends of the range, and replaces all in between, if none has
+// changed since. The same transaction changes the guards that it cuts.
 func (s *Store) install(ctx context.Context, g guard) (done bool, err error) {
 	end := s.past("guard")
 	if g.high != "" {
@@ -146,15 +146,16 @@ func (s *Store) install(ctx context.Context, g guard) (done bool, err error) {
 		}
 	}
 	first, last := edges[0], edges[1]
-	// A guard that comes between is younger than the reading, and so is the one whose
-	// range swallows another, unless it is the first itself that is gone.
+	// No guard in the range may be younger than the reading: a guard that was added, or that has
+	// replaced another one, would be. If a guard that begins before the first one has replaced it,
+	// the first one's record is gone, and its revision differs.
 	unchanged := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(s.guardKey(first.low)), "=", first.rev),
 		clientv3.Compare(clientv3.ModRevision(s.guardKey(first.low)), "<", r.Header.Revision+1).WithRange(end)}
 	ops := []clientv3.Op{clientv3.OpPut(s.guardKey(g.low), g.encode()), clientv3.OpDelete(s.guardKey(g.low)+"\x00", clientv3.WithRange(end))}
 	if first.low < g.low {
 		ops = append(ops, clientv3.OpPut(s.guardKey(first.low), guard{high: g.low, token: first.token}.encode()))
 	}
-	if g.high != "" && last.high != g.high { // what lies behind the range keeps its token
+	if g.high != "" && last.high != g.high { // the keys behind the range keep their token
 		ops = append(ops, clientv3.OpPut(s.guardKey(g.high), guard{high: last.high, token: last.token}.encode()))
 	}
 	w, err := s.client.Txn(ctx).If(unchanged...).Then(ops...).Commit()

@@ -14,7 +14,8 @@ import (
 	"github.com/freshet-cache/freshet/store"
 )
 
-// header is in front of a row's value: who wrote it, and when by that one's clock.
+// header is the size of the header before a row's value: the writer's id, and when it wrote, by its
+// own clock.
 const header = 16 + 8
 
 func appendHeader(id store.ID, at time.Time) []byte {
@@ -23,9 +24,9 @@ func appendHeader(id store.ID, at time.Time) []byte {
 
 // The kinds of records of an absence.
 const (
-	deleted byte = iota + 1 // its version is that of the record
-	lapses                  // of a row that expires: the odd one after that of the record, once the row is gone
-	lapsed                  // the same, written down when the row had gone; its version is in the record
+	deleted byte = iota + 1 // the version of the absence is that of the record
+	lapses                  // of a row that expires: once the row is gone, the version is the odd one after the record's
+	lapsed                  // of an expired row that a sweep has seen; the record has the version
 )
 
 // absence is the record of an absence.
@@ -33,7 +34,7 @@ type absence struct {
 	kind    byte
 	writer  store.ID
 	written time.Time
-	lease   clientv3.LeaseID // of the row, until it expires
+	lease   clientv3.LeaseID // the lease of the row, until it expires
 	version store.Version    // if lapsed
 }
 
@@ -57,10 +58,10 @@ func decodeAbsence(b []byte) (a absence, ok bool) {
 type entry struct {
 	store.Row
 	row, gone int64            // revisions of the row and of the record of its absence; zero if there is none
-	lease     clientv3.LeaseID // on which the row hangs
+	lease     clientv3.LeaseID // the lease to which the row is attached
 }
 
-// ErrDamaged is the error of a record that freshet has not written.
+// ErrDamaged means that freshet has not written a record.
 var ErrDamaged = errors.New("etcd: a record is damaged: who else writes under the prefix?")
 
 // entry reads the records of a key.
@@ -102,7 +103,7 @@ type snapshot struct {
 	floorRev int64
 }
 
-// ask reads in one transaction, once more if the log-in has to be renewed.
+// ask reads in one transaction. It reads once more if the client had to log in again.
 func (s *Store) ask(ctx context.Context, ops ...clientv3.Op) (*clientv3.TxnResponse, error) {
 	r, err := s.client.Txn(ctx).Then(ops...).Commit()
 	if stale(err) {
@@ -111,14 +112,14 @@ func (s *Store) ask(ctx context.Context, ops ...clientv3.Op) (*clientv3.TxnRespo
 	return r, err
 }
 
-// read takes a snapshot of keys. Each key costs two operations.
+// read reads a snapshot of keys. Each key takes two operations.
 func (s *Store) read(ctx context.Context, keys []string, more ...clientv3.Op) (snap snapshot, rest []*mvccpb.KeyValue, err error) {
 	ops := []clientv3.Op{clientv3.OpGet(s.prefix + "floor")}
 	for _, k := range keys {
 		ops = append(ops, clientv3.OpGet(s.rowKey(k)), clientv3.OpGet(s.goneKey(k)))
 	}
 	var all [][]*mvccpb.KeyValue
-	for ops = append(ops, more...); len(ops) > 0; { // beyond the limit it is no longer one instant, which those who compare revisions do not need
+	for ops = append(ops, more...); len(ops) > 0; { // beyond the limit, several instants: callers that compare revisions do not need one
 		n := min(len(ops), 2*MaxBatch)
 		r, err := s.ask(ctx, ops[:n]...)
 		if err != nil {
@@ -148,7 +149,7 @@ func (s *Store) read(ctx context.Context, keys []string, more ...clientv3.Op) (s
 	return snap, rest, nil
 }
 
-// left is how long a lease lasts at least; zero if it has ended.
+// left returns how long a lease lasts at least; zero if it has ended.
 func (s *Store) left(ctx context.Context, id clientv3.LeaseID) (time.Duration, error) {
 	r, err := s.client.TimeToLive(ctx, id)
 	if err != nil || r.TTL < 0 {
@@ -183,15 +184,15 @@ func (s *Store) Load(ctx context.Context, key string) (store.Row, error) {
 		}
 		if e.TTL > 0 {
 			return e.Row, nil
-		} // it has ended since, or the row was written anew
+		} // the lease has ended since, or the row was written again
 	}
 }
 
-// Splits are none: a guard may lie over any range.
+// Splits returns no points: a guard may lie over any range.
 func (s *Store) Splits(context.Context, string, string) ([]string, error) { return nil, nil }
 
-// Scan returns up to limit keys that exist, from the first one at or after from;
-// next is where to go on, unless done.
+// Scan returns up to limit keys that exist, from the first one at or after from. next is where to
+// continue unless done.
 func (s *Store) Scan(ctx context.Context, from string, limit int) (keys []string, next string, done bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.opt.Timeout)
 	defer cancel()

@@ -8,8 +8,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// drop ends leases on which nothing hangs, in the background. What is left out, for
-// there are too many, ends by itself.
+// drop ends leases without a row, in the background. If there are too many, drop leaves some out,
+// and they end by themselves.
 func (s *Store) drop(ids ...clientv3.LeaseID) {
 	for _, id := range ids {
 		select {
@@ -32,14 +32,14 @@ func (s *Store) dropLeases() {
 	}
 }
 
-// mark is the revision that etcd had reached at a time of ours: etcd keeps no times, so
-// what is older than a mark is at least as old as that.
+// mark is the revision that etcd had reached at a time of this process. etcd stores no times. A
+// record with a revision up to rev is therefore at least as old as at.
 type mark struct {
 	at  time.Time
 	rev int64
 }
 
-// sweepOn forgets deletes and expired rows now and then.
+// sweepOn removes the records of old deletes and expired rows at every Options.Sweep.
 func (s *Store) sweepOn() {
 	t := time.NewTicker(s.opt.Sweep)
 	defer t.Stop()
@@ -55,12 +55,11 @@ func (s *Store) sweepOn() {
 	}
 }
 
-// sweepRows bounds the records that one transaction forgets.
+// sweepRows bounds the records that one transaction removes.
 const sweepRows = 32
 
-// sweep forgets the absences whose records are older than the grace. The record of a row
-// that has expired is as old as the row: it is written down anew first, as that of an
-// absence.
+// sweep removes the absences whose records are older than the grace. The record of an expired row
+// is as old as the row, so sweep first writes it again, as the record of an absence.
 func (s *Store) sweep(ctx context.Context, now time.Time) error {
 	one, cancel := context.WithTimeout(ctx, s.opt.Timeout)
 	r, err := s.client.Get(one, s.prefix+"meta", clientv3.WithKeysOnly())
@@ -82,9 +81,9 @@ func (s *Store) sweep(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// forget looks at some records, and returns where to go on. What changes meanwhile is
-// left to the next time. The floor is the version of the youngest absence forgotten, or
-// the odd one after a delete: none that a write will have.
+// forget removes some records, and returns where to continue. It leaves a record that changes
+// meanwhile to the next sweep. The floor becomes the version of the youngest absence that was
+// removed, or the odd one after a delete, which no write ever has.
 func (s *Store) forget(ctx context.Context, from string, old int64) (next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.opt.Timeout)
 	defer cancel()

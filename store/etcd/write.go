@@ -14,14 +14,15 @@ import (
 	"github.com/freshet-cache/freshet/store"
 )
 
-// maxTries bounds how often a write is tried whose comparison failed: nothing was done
-// then.
+// maxTries bounds how often a write is tried whose comparison failed. A failed comparison writes
+// nothing.
 const maxTries = 10
 
-// errAgain is the error of an attempt that etcd has refused, and that may be made again.
+// errAgain is the error of an attempt that etcd has refused and that may be repeated.
 var errAgain = errors.New("etcd: what was compared has changed")
 
-// Commit applies muts, all or none, and returns when a majority has them on disk.
+// Commit applies muts, all or none, and returns when a majority has them on disk. See the errors of
+// package store.
 func (s *Store) Commit(ctx context.Context, id store.ID, muts []store.Mutation) ([]store.Stamp, error) {
 	if len(muts) == 0 {
 		return nil, nil
@@ -45,7 +46,7 @@ func (s *Store) Commit(ctx context.Context, id store.ID, muts []store.Mutation) 
 	return nil, fmt.Errorf("%w: %d attempts to write %s: %w", store.ErrUnavailable, maxTries, quote(muts[0].Key), err)
 }
 
-// admissible refuses what could never be stored.
+// admissible refuses mutations that the store can never keep.
 func (s *Store) admissible(muts []store.Mutation) error {
 	if len(muts) > MaxBatch {
 		return fmt.Errorf("%w: a batch of %d keys; etcd takes %d at once", store.ErrTooLarge, len(muts), MaxBatch)
@@ -70,13 +71,13 @@ func (s *Store) admissible(muts []store.Mutation) error {
 	return nil
 }
 
-// attempt is one transaction in the making.
+// attempt collects one transaction.
 type attempt struct {
 	compare []clientv3.Cmp
 	ops     []clientv3.Op
 	stamps  []store.Stamp
-	fresh   []clientv3.LeaseID       // that were made for it
-	kept    map[int]clientv3.LeaseID // on which rows stay, by their mutations
+	fresh   []clientv3.LeaseID       // leases made for this attempt
+	kept    map[int]clientv3.LeaseID // leases that rows keep, by the index of their mutations
 }
 
 // try makes one attempt.
@@ -101,7 +102,7 @@ func (s *Store) try(ctx context.Context, id store.ID, muts []store.Mutation) ([]
 	}
 	r, err := s.client.Txn(ctx).If(a.compare...).Then(a.ops...).Commit()
 	switch {
-	case errors.Is(err, rpctypes.ErrLeaseNotFound), stale(err): // the TTL had passed before it began, or the log-in
+	case errors.Is(err, rpctypes.ErrLeaseNotFound), stale(err): // the lease of the row or the log-in has expired: nothing was written
 		s.drop(a.fresh...)
 		return nil, fmt.Errorf("%w: %w", errAgain, err)
 	case err != nil:
@@ -124,7 +125,7 @@ func (s *Store) try(ctx context.Context, id store.ID, muts []store.Mutation) ([]
 	return a.stamps, nil
 }
 
-// free ends the lease that the last record of an absence names, if the row has left it.
+// free ends the lease in the former record of an absence, if the row no longer uses it.
 func (s *Store) free(r *etcdserverpb.ResponseOp, kept clientv3.LeaseID) {
 	was := r.GetResponseDeleteRange().GetPrevKvs()
 	if kv := r.GetResponsePut().GetPrevKv(); kv != nil {
@@ -137,7 +138,7 @@ func (s *Store) free(r *etcdserverpb.ResponseOp, kept clientv3.LeaseID) {
 	}
 }
 
-// forget makes sure that the guards over the keys are asked for again.
+// forget forgets the guards over the keys, so that they are read again.
 func (gs *guards) forget(muts []store.Mutation) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
@@ -146,8 +147,8 @@ func (gs *guards) forget(muts []store.Mutation) {
 	})
 }
 
-// compareGuards demands the guards over the keys. One that is remembered with another
-// token may be old; one that was just read refuses the write.
+// compareGuards makes the transaction compare the guards over the keys. A remembered guard with
+// another token may be old; a guard that was just read refuses the write.
 func (s *Store) compareGuards(ctx context.Context, a *attempt, muts []store.Mutation) error {
 	seen := map[string]bool{}
 	for i := range muts {
@@ -170,8 +171,8 @@ func (s *Store) compareGuards(ctx context.Context, a *attempt, muts []store.Muta
 	return nil
 }
 
-// compareRows reads the rows whose present state matters, sees whether conditions hold,
-// and demands that it is still so.
+// compareRows reads the rows whose current state matters, checks the conditions, and makes the
+// transaction compare that the rows are unchanged.
 func (s *Store) compareRows(ctx context.Context, a *attempt, muts []store.Mutation) error {
 	var keys []string
 	for i := range muts {
@@ -215,8 +216,8 @@ func (s *Store) compareRows(ctx context.Context, a *attempt, muts []store.Mutati
 	return nil
 }
 
-// change adds what a mutation does: first to the row, then to the record of its
-// absence. Whoever finds that a row has expired finds there what to say of it.
+// change adds the operations of a mutation: first on the row, then on the record of its absence. A
+// read that finds a row expired takes the absence from that record.
 func (s *Store) change(ctx context.Context, a *attempt, id store.ID, m *store.Mutation, i int) error {
 	row, gone, at := s.rowKey(m.Key), s.goneKey(m.Key), time.Now()
 	value := string(appendHeader(id, at)) + string(m.Value)
@@ -233,7 +234,7 @@ func (s *Store) change(ctx context.Context, a *attempt, id store.ID, m *store.Mu
 		a.fresh = append(a.fresh, grant.ID)
 		record.lease, a.stamps[i].TTL = grant.ID, m.TTL
 		put = clientv3.OpPut(row, value, clientv3.WithLease(grant.ID))
-	case record.lease != clientv3.NoLease: // compareRows has demanded that the row is there
+	case record.lease != clientv3.NoLease: // compareRows makes the transaction check that the row exists
 		put = clientv3.OpPut(row, value, clientv3.WithIgnoreLease())
 	default:
 		a.ops = append(a.ops, put, clientv3.OpDelete(gone, clientv3.WithPrevKV()))
@@ -243,9 +244,8 @@ func (s *Store) change(ctx context.Context, a *attempt, id store.ID, m *store.Mu
 	return nil
 }
 
-// failed sorts errors. What etcd has answered with one of these it has not done; the
-// others, and silence, tell nothing: a request that it gave up waiting for may still be
-// carried out.
+// failed sorts errors. etcd has not done what it answers with one of these errors. Other errors,
+// and silence, prove nothing: etcd may still carry out a request that it gave up waiting for.
 func (s *Store) failed(what string, err error) error {
 	if store.Definite(err) || errors.Is(err, errAgain) {
 		return err
@@ -267,7 +267,7 @@ func (s *Store) failed(what string, err error) error {
 	return err
 }
 
-// unsent is the error of a call that has sent nothing that lasts.
+// unsent returns the error of a call that has sent nothing that lasts.
 func (s *Store) unsent(what string, err error) error {
 	if err = s.failed(what, err); store.Definite(err) || errors.Is(err, errAgain) {
 		return err
@@ -275,7 +275,7 @@ func (s *Store) unsent(what string, err error) error {
 	return fmt.Errorf("%w (%w)", store.ErrUnavailable, err)
 }
 
-// stale reports that a log-in is no longer good; the client has made a new one.
+// stale reports whether a log-in has expired. The client has then made a new one.
 func stale(err error) bool {
 	return errors.Is(err, rpctypes.ErrInvalidAuthToken) || errors.Is(err, rpctypes.ErrAuthOldRevision)
 }

@@ -16,18 +16,18 @@ import (
 const (
 	OpPersist  Op = "persist"
 	OpFetch    Op = "fetch"
-	OpTruncate Op = "forget"
+	OpTruncate Op = "truncate"
 	OpMerge    Op = "merge"
 )
 
-// Journal is a store of causal rows in memory, as package journal speaks of them. It is
-// safe for concurrent use.
+// Journal is a store of causal rows in memory, with the promises of package journal. It is safe for
+// concurrent use.
 type Journal struct {
 	opt Options
 
 	mu           sync.Mutex
 	rows         map[string]journal.Row
-	siblings     map[string][]journal.Version // the rows, if concurrent writes are kept
+	siblings     map[string][]journal.Version // the rows, if the space keeps siblings
 	kept         *bool
 	largest      uint64
 	incarnations map[uint32]*incarnationState
@@ -36,21 +36,21 @@ type Journal struct {
 	closed       bool
 }
 
-// claim is how far the rows of an asynchronous space have come.
+// claim says which term merges into the rows of an asynchronous space, and what was merged last.
 type claim struct {
 	term, number uint64
 	mark         []byte
 }
 
-// incarnation is what is known of an incarnation.
+// incarnationState is what the store knows of an incarnation.
 type incarnationState struct {
-	truncated uint64 // release up to here
+	truncated uint64 // entries up to this number were dropped
 	journal   map[uint64][]byte
 	fenced    bool
-	name      journal.Name // zero if it never began
+	name      journal.Name // zero if the incarnation never began
 }
 
-// NewJournal returns an empty store. Of the options the clock does not matter.
+// NewJournal returns an empty store. It does not use opt.Clock.
 func NewJournal(opt Options) *Journal {
 	hook := func(context.Context, Call) error { return nil }
 	if opt.Before == nil {
@@ -62,7 +62,7 @@ func NewJournal(opt Options) *Journal {
 	return &Journal{opt: opt, rows: map[string]journal.Row{}, incarnations: map[uint32]*incarnationState{}}
 }
 
-// call runs what a call does between its hooks.
+// call runs do between the two hooks, under the lock.
 func (s *Journal) call(ctx context.Context, c Call, do func() error) error {
 	if err := s.opt.Before(ctx, c); err != nil {
 		return err
@@ -102,7 +102,8 @@ func (s *Journal) Load(ctx context.Context, keys ...string) (rows []journal.Row,
 	return rows, err
 }
 
-// KeepSiblings says whether the space keeps concurrent writes, before it is used.
+// KeepSiblings says whether the space keeps siblings. Call it before the first use of the space. It
+// returns journal.ErrSiblings if the space was begun with the other setting.
 func (s *Journal) KeepSiblings(ctx context.Context, concurrent bool) error {
 	return s.call(ctx, Call{OpPersist, ""}, func() error {
 		if s.kept == nil {
@@ -119,7 +120,8 @@ func (s *Journal) KeepSiblings(ctx context.Context, concurrent bool) error {
 	})
 }
 
-// Begin makes an incarnation that may persist.
+// Begin makes an incarnation, which may then persist. It returns journal.ErrBegun if the number
+// belongs to another incarnation, or was fenced.
 func (s *Journal) Begin(ctx context.Context, incarnation uint32, name journal.Name) error {
 	return s.call(ctx, Call{OpPersist, ""}, func() error {
 		if l := s.incarnations[incarnation]; l != nil {
@@ -133,7 +135,7 @@ func (s *Journal) Begin(ctx context.Context, incarnation uint32, name journal.Na
 	})
 }
 
-// Known is what the store knows of the incarnations of the space.
+// Known returns what the store knows of the incarnations of the space.
 func (s *Journal) Known(ctx context.Context) (k journal.Known, err error) {
 	err = s.call(ctx, Call{OpFetch, ""}, func() error {
 		k.Term = s.claimed.term
@@ -150,7 +152,8 @@ func (s *Journal) Known(ctx context.Context) (k journal.Known, err error) {
 	return k, err
 }
 
-// Persist commits a write.
+// Persist commits a write. It returns journal.ErrFenced if the incarnation is fenced or never
+// began.
 func (s *Journal) Persist(ctx context.Context, w journal.Write) error {
 	if err := s.Fits(w.Muts); err != nil {
 		return err
@@ -188,7 +191,8 @@ func (s *Journal) Persist(ctx context.Context, w journal.Write) error {
 	})
 }
 
-// Fetch returns what the journal has of the dots, in their order.
+// Fetch returns the journal's entries of the dots, in the order of dots. It leaves out those that
+// the journal does not have.
 func (s *Journal) Fetch(ctx context.Context, dots []journal.Dot) (bodies [][]byte, err error) {
 	err = s.call(ctx, Call{OpFetch, ""}, func() error {
 		for _, d := range dots {
@@ -201,8 +205,9 @@ func (s *Journal) Fetch(ctx context.Context, dots []journal.Dot) (bodies [][]byt
 	return bodies, err
 }
 
-// Entries returns up to limit entries of an incarnation behind the number after, in order,
-// and up to which number the incarnation has truncated. It is ErrFenced if it never began.
+// Entries returns up to limit entries of an incarnation with numbers above after, in order.
+// truncated is the number up to which the journal of the incarnation was truncated. Entries returns
+// journal.ErrFenced if the incarnation never began.
 func (s *Journal) Entries(ctx context.Context, incarnation uint32, after uint64, limit int) (entries []journal.Entry, truncated uint64, err error) {
 	err = s.call(ctx, Call{OpFetch, ""}, func() error {
 		l := s.incarnations[incarnation]
@@ -222,13 +227,13 @@ func (s *Journal) Entries(ctx context.Context, incarnation uint32, after uint64,
 	return entries, truncated, err
 }
 
-// Truncate lets the journal drop an incarnation's writes up to a number. It is ErrFenced if the
-// incarnation is.
+// Truncate lets the journal drop an incarnation's writes up to a number. It returns
+// journal.ErrFenced if the incarnation is fenced.
 func (s *Journal) Truncate(ctx context.Context, incarnation uint32, upto uint64) error {
 	return s.truncate(ctx, incarnation, upto, false)
 }
 
-// TruncateFenced is Forget for an incarnation that is fenced.
+// TruncateFenced is Truncate for an incarnation that is fenced.
 func (s *Journal) TruncateFenced(ctx context.Context, incarnation uint32, upto uint64) error {
 	return s.truncate(ctx, incarnation, upto, true)
 }
@@ -254,7 +259,7 @@ func (s *Journal) truncate(ctx context.Context, incarnation uint32, upto uint64,
 	})
 }
 
-// CollectTombstones forgets deleted keys whose stamps have a smaller time.
+// CollectTombstones removes the tombstones whose stamps have a smaller time.
 func (s *Journal) CollectTombstones(ctx context.Context, before uint64) error {
 	return s.call(ctx, Call{OpTruncate, ""}, func() error {
 		s.collected = max(s.collected, before)
@@ -275,7 +280,7 @@ func (s *Journal) Largest(ctx context.Context) (time uint64, err error) {
 	return time, err
 }
 
-// Fence ends an incarnation, also one that has not begun.
+// Fence ends an incarnation, even one that has not begun: none of its writes takes effect any more.
 func (s *Journal) Fence(ctx context.Context, incarnation uint32) error {
 	return s.call(ctx, Call{OpTruncate, ""}, func() error {
 		if s.incarnations[incarnation] == nil {
@@ -286,7 +291,7 @@ func (s *Journal) Fence(ctx context.Context, incarnation uint32) error {
 	})
 }
 
-// Fenced returns those of some incarnations that were fenced.
+// Fenced returns those of the given incarnations that are fenced.
 func (s *Journal) Fenced(ctx context.Context, incarnations ...uint32) (out []uint32, err error) {
 	err = s.call(ctx, Call{OpFetch, ""}, func() error {
 		for _, o := range incarnations {
@@ -299,7 +304,8 @@ func (s *Journal) Fenced(ctx context.Context, incarnations ...uint32) (out []uin
 	return out, err
 }
 
-// Claim lets nobody merge any more in a smaller term.
+// Claim refuses every later Merge of a smaller term, and returns the mark of the last Merge. It
+// returns journal.ErrFenced if a larger term has claimed.
 func (s *Journal) Claim(ctx context.Context, term uint64) (mark []byte, err error) {
 	err = s.call(ctx, Call{OpFetch, ""}, func() error {
 		if term < s.claimed.term {
@@ -314,7 +320,8 @@ func (s *Journal) Claim(ctx context.Context, term uint64) (mark []byte, err erro
 	return mark, err
 }
 
-// Merge lets rows compete with those that are there.
+// Merge stores those rows of f that win by their stamps. It returns journal.ErrFenced if another
+// term has claimed.
 func (s *Journal) Merge(ctx context.Context, f journal.Flush) error {
 	return s.call(ctx, Call{OpMerge, ""}, func() error {
 		switch {
@@ -335,7 +342,7 @@ func (s *Journal) Merge(ctx context.Context, f journal.Flush) error {
 	})
 }
 
-// Fits says what is wrong with mutations that can never be persisted, or merged.
+// Fits returns why mutations can never be persisted or merged, or nil if they can.
 func (s *Journal) Fits(muts []journal.Mutation) error {
 	if slices.ContainsFunc(muts, func(m journal.Mutation) bool { return m.Key == "" }) {
 		return fmt.Errorf("%w: a key of 0 bytes", store.ErrTooLarge)
@@ -352,7 +359,7 @@ func (s *Journal) Incarnations(ctx context.Context) (out []uint32, err error) {
 	return out, err
 }
 
-// Remove forgets an incarnation, and its journal.
+// Remove removes an incarnation and its journal.
 func (s *Journal) Remove(ctx context.Context, incarnation uint32) error {
 	return s.call(ctx, Call{OpTruncate, ""}, func() error {
 		delete(s.incarnations, incarnation)
@@ -360,7 +367,7 @@ func (s *Journal) Remove(ctx context.Context, incarnation uint32) error {
 	})
 }
 
-// WriteExternally writes a row as who knows nothing of caches does, without a dot.
+// WriteExternally makes an external write, without a dot.
 func (s *Journal) WriteExternally(key string, value []byte, time uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -371,7 +378,7 @@ func (s *Journal) WriteExternally(key string, value []byte, time uint64) {
 	s.rows[key] = journal.Row{Exists: true, Value: value, Stamp: journal.Stamp{Time: time}}
 }
 
-// Close ends the store; later calls fail.
+// Close closes the store. Later calls return store.ErrClosed.
 func (s *Journal) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,6 +1,5 @@
-// Package memory is a store that keeps its promises as long as the process
-// runs, and breaks the ones a test asks it to: hooks delay calls, lose their
-// answers and let them take effect late.
+// Package memory is a store in memory, which keeps its promises as long as the process runs. Hooks
+// let a test break calls: they delay a call, lose its answer, or let it take effect late.
 package memory
 
 import (
@@ -19,27 +18,27 @@ import (
 // Op is a kind of call.
 type Op string
 
-// The calls a hook sees.
+// The calls that a hook sees.
 const (
 	OpLoad     Op = "load"
 	OpCommit   Op = "commit"
 	OpSetGuard Op = "set guard"
 )
 
-// Call is what a hook is told.
+// Call describes a call to a hook.
 type Call struct {
 	Op  Op
-	Key string // of the first mutation; the low end of a guard
+	Key string // the key of the first mutation, or the low end of a guard
 }
 
 // Options configure a Store. The zero value works.
 type Options struct {
-	// Before runs before a call takes effect: blocking in it delays the call, an
-	// error ends it without effect, which the caller cannot know.
+	// Before runs before a call takes effect. Blocking in it delays the call. An error ends the
+	// call without effect, but the caller cannot know that.
 	Before func(ctx context.Context, c Call) error
-	// After runs when a call has taken effect: an error loses its answer.
+	// After runs when a call has taken effect. An error loses the answer of the call.
 	After func(ctx context.Context, c Call) error
-	// Clock is the store's clock. Default time.Now. It must not step back.
+	// Clock is the store's clock, which must not step back. Default time.Now.
 	Clock func() time.Time
 }
 
@@ -50,18 +49,18 @@ type Store struct {
 
 	mu      sync.Mutex
 	rows    map[string]row
-	sorted  []string // the keys of rows in order, or nil if one came or went
+	sorted  []string // the keys of rows in order; nil if a key was added or removed since
 	version store.Version
-	floor   store.Version // of the absence of keys that have no row
-	sweepAt int           // how many rows call for a sweep
+	floor   store.Version // the version of absence for keys without a row
+	sweepAt int           // the number of rows at which the next sweep runs
 	closed  bool
 }
 
-// grace is how long a deleted or expired row is kept: while a write of its key may
-// be in doubt, its write id is the proof.
+// grace is how long the store keeps a deleted or expired row. Its write id is the proof while a
+// write of the key has an unknown outcome.
 const grace = 10 * time.Minute
 
-// row is a key's latest write; a deleted one stays as a tombstone.
+// row is the latest write of a key. A deleted key keeps a tombstone.
 type row struct {
 	value   []byte
 	exists  bool
@@ -126,7 +125,7 @@ func (s *Store) at(key string, now time.Time) store.Row {
 	return out
 }
 
-// Commit applies muts, all or none.
+// Commit applies muts, all or none. See the errors of package store.
 func (s *Store) Commit(ctx context.Context, id store.ID, muts []store.Mutation) ([]store.Stamp, error) {
 	if len(muts) == 0 {
 		return nil, nil
@@ -153,7 +152,7 @@ func (s *Store) apply(id store.ID, muts []store.Mutation) ([]store.Stamp, error)
 	if err := s.alive(); err != nil {
 		return nil, err
 	}
-	now := s.opt.Clock() // one instant: what a condition has found is what is written over
+	now := s.opt.Clock() // one instant, so that a commit overwrites the row that its condition has checked
 	for _, m := range muts {
 		_, ok := s.rows[m.Key]
 		if m.Check && s.at(m.Key, now).Version != m.Expect && (ok || m.Expect != 0) {
@@ -169,7 +168,7 @@ func (s *Store) apply(id store.ID, muts []store.Mutation) ([]store.Stamp, error)
 			switch {
 			case m.TTL > 0:
 				r.expires = now.Add(m.TTL)
-			case m.TTL == store.KeepTTL && s.at(m.Key, now).Exists: // what has expired has no deadline
+			case m.TTL == store.KeepTTL && s.at(m.Key, now).Exists: // an expired row has no deadline
 				r.expires = s.rows[m.Key].expires
 			}
 		}
@@ -188,8 +187,8 @@ func (s *Store) apply(id store.ID, muts []store.Mutation) ([]store.Stamp, error)
 	return stamps, nil
 }
 
-// sweep forgets what has long been deleted or expired. It is done when the rows
-// have doubled, so that a write pays for a constant share of it.
+// sweep removes rows that were deleted or have expired long ago. It runs when the number of rows
+// has doubled, so that each write pays a constant share of it.
 func (s *Store) sweep() {
 	old := s.opt.Clock().Add(-grace)
 	for k, r := range s.rows {
@@ -197,7 +196,7 @@ func (s *Store) sweep() {
 		if !dead {
 			continue
 		}
-		s.floor = max(s.floor, r.version+1) // that of the absence after expiry; no write has an odd one
+		s.floor = max(s.floor, r.version+1) // the version of absence after expiry, which is odd and belongs to no write
 		delete(s.rows, k)
 		s.sorted = nil
 	}
@@ -216,13 +215,13 @@ func (s *Store) SetGuard(ctx context.Context, low, high string, token store.Toke
 	return s.opt.After(ctx, c)
 }
 
-// Splits are the tablet boundaries strictly inside (low, high).
+// Splits returns the tablet boundaries strictly inside (low, high).
 func (s *Store) Splits(_ context.Context, low, high string) ([]string, error) {
 	return s.tablets.Splits(low, high), nil
 }
 
-// Scan returns up to limit keys that exist, from the first one at or after from;
-// next is where to go on, unless done.
+// Scan returns up to limit keys that exist, from the first one at or after from. next is where to
+// continue unless done.
 func (s *Store) Scan(_ context.Context, from string, limit int) (keys []string, next string, done bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,7 +253,7 @@ func (s *Store) Count(context.Context) (int, error) {
 	return n, s.alive()
 }
 
-// Split makes at a tablet boundary.
+// Split adds the tablet boundary at.
 func (s *Store) Split(ctx context.Context, at string) error {
 	_, err := s.tablets.Split(ctx, at)
 	return err
@@ -266,10 +265,10 @@ func (s *Store) Merge(ctx context.Context, at string) error {
 	return err
 }
 
-// Restart makes the tablet of key lose its guards.
+// Restart removes the guards of key's tablet.
 func (s *Store) Restart(ctx context.Context, key string) error { return s.tablets.Restart(ctx, key) }
 
-// Close ends the store and forgets everything.
+// Close drops every row. Later calls return store.ErrClosed.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

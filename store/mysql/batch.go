@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	lookups    = 64      // that are asked for in one statement
-	statements = 4 << 20 // bytes of values that are written by one
+	lookups    = 64      // keys that one statement reads
+	statements = 4 << 20 // bytes of values that one statement writes
 )
 
-// admit locks the guards over the keys, in their order, and compares them.
+// admit locks the guards over the keys, in order, and compares them.
 func (s *Store) admit(ctx context.Context, conn *sql.Conn, sorted []*change) error {
 	var lows []string
 	for _, c := range sorted {
@@ -40,9 +40,9 @@ func (s *Store) admit(ctx context.Context, conn *sql.Conn, sorted []*change) err
 	return nil
 }
 
-// decide locks the rows, in the order of their keys, sees whether conditions hold, and
-// draws versions. What is absent cannot be locked: it is inserted, which fails if it has
-// come.
+// decide locks the rows in the order of their keys, checks the conditions, and draws versions. An
+// absent row cannot be locked: write inserts it, which fails if another transaction has inserted
+// it.
 func decide(ctx context.Context, conn *sql.Conn, sorted []*change) error {
 	var base, floor int64
 	err := conn.QueryRowContext(ctx, "SELECT base, floor FROM freshet_meta WHERE one = 1 LOCK IN SHARE MODE").Scan(&base, &floor)
@@ -76,13 +76,13 @@ func decide(ctx context.Context, conn *sql.Conn, sorted []*change) error {
 	return nil
 }
 
-// chunk cuts a list into parts that one statement asks for.
+// chunk cuts a list into parts of the size of one statement.
 func chunk[T any](list []T) (part, rest []T) {
 	n := min(len(list), lookups)
 	return list[:n], list[n:]
 }
 
-// found reads what there is of the keys, which come in any order.
+// found reads the present rows of the keys, which come in any order.
 func found(rows *sql.Rows, part []*change) error {
 	defer rows.Close()
 	by := map[string]*change{}
@@ -109,7 +109,7 @@ func found(rows *sql.Rows, part []*change) error {
 	return rows.Err()
 }
 
-// write writes all rows: those that are locked over what they were, the others anew.
+// write writes all rows. It updates those that exist and are locked, and inserts the others.
 func (s *Store) write(ctx context.Context, conn *sql.Conn, id store.ID, sorted []*change) error {
 	for _, there := range []bool{true, false} {
 		var args []any

@@ -22,8 +22,8 @@ import (
 	mariadb "github.com/go-sql-driver/mysql"
 )
 
-// parse is the configuration that a URL means, and how many connections it allows. No
-// error shows the URL, for there may be a password in it.
+// parse returns the configuration of a URL, and how many connections it allows. No error shows the
+// URL, because it may have a password.
 func parse(from string, timeout time.Duration, log *slog.Logger) (*mariadb.Config, int, error) {
 	u, err := url.Parse(from)
 	if err != nil || u.Scheme != "mysql" || u.Host == "" || strings.Trim(u.Path, "/") == "" {
@@ -36,11 +36,11 @@ func parse(from string, timeout time.Duration, log *slog.Logger) (*mariadb.Confi
 	}
 	cfg.User = u.User.Username()
 	cfg.Passwd, _ = u.User.Password()
-	cfg.InterpolateParams = true // one round trip for a statement
-	cfg.ClientFoundRows = true   // a row that was found counts, changed or not
-	cfg.MaxAllowedPacket = 0     // the server's
+	cfg.InterpolateParams = true // one round trip for each statement
+	cfg.ClientFoundRows = true   // count the rows found, changed or not
+	cfg.MaxAllowedPacket = 0     // use the server's limit
 	cfg.Timeout, cfg.WriteTimeout = timeout, 3*timeout
-	cfg.ReadTimeout = 8 * timeout // nothing the server bounds takes as long: it has vanished
+	cfg.ReadTimeout = 8 * timeout // longer than anything that the server bounds: after it the server has vanished
 	cfg.Logger = logger{log}
 	conns := 32
 	for name, values := range u.Query() {
@@ -66,7 +66,7 @@ func parse(from string, timeout time.Duration, log *slog.Logger) (*mariadb.Confi
 	return cfg, conns, nil
 }
 
-// trusting is TLS with a server whose certificate somebody in the file has issued.
+// trusting returns a TLS configuration that trusts the issuers in file.
 func trusting(file, host string) (*tls.Config, error) {
 	pem, err := os.ReadFile(file)
 	if err != nil {
@@ -79,18 +79,18 @@ func trusting(file, host string) (*tls.Config, error) {
 	return &tls.Config{RootCAs: roots, ServerName: host, MinVersion: tls.VersionTLS12}, nil
 }
 
-// logger hears what the driver says beside its errors.
+// logger receives what the driver logs beside its errors.
 type logger struct{ to *slog.Logger }
 
 // Print implements the driver's Logger.
 func (l logger) Print(v ...any) { l.to.Debug(fmt.Sprint(v...)) }
 
-// seconds is a limit in the server's unit, rounded up.
+// seconds returns a limit in seconds, the server's unit, rounded up.
 func seconds(d time.Duration) int { return max(1, int(math.Ceil(d.Seconds()))) }
 
-// pool makes connections as they are needed. Statements of theirs wait for a lock up to
-// wait. A client that vanishes inside a transaction keeps its locks for twice the
-// timeout, as the server sees it: idle connections are closed here before that.
+// pool returns a pool whose statements wait for a lock up to wait. A client that vanishes inside a
+// transaction keeps its locks for twice the timeout, which is the server's limit for idle
+// connections. The pool closes idle connections before that.
 func pool(cfg *mariadb.Config, conns int, timeout, wait time.Duration) (*sql.DB, error) {
 	inner, err := mariadb.NewConnector(cfg)
 	if err != nil {
@@ -98,9 +98,9 @@ func pool(cfg *mariadb.Config, conns int, timeout, wait time.Duration) (*sql.DB,
 	}
 	db := sql.OpenDB(connector{inner, []string{
 		"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", // the fence needs it
-		"SET NAMES binary", // what is stored is bytes, on every way there
-		// What one server of the family does not know, the other reads as a comment. In
-		// MariaDB a grant would otherwise make a user that is not there, without a password.
+		"SET NAMES binary", // keys and values are bytes, which no conversion may change
+		// A server of the family reads as a comment what only the other one knows. Without
+		// NO_AUTO_CREATE_USER a GRANT of MariaDB would create a missing user, without a password.
 		fmt.Sprintf("SET SESSION autocommit = 1, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', "+
 			"innodb_lock_wait_timeout = %d, wait_timeout = %d /*M!100600 , sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_CREATE_USER', max_statement_time = %.3f */ /*!80000 , max_execution_time = %d */",
 			seconds(wait), seconds(2*timeout), wait.Seconds(), wait.Milliseconds()),
@@ -111,7 +111,7 @@ func pool(cfg *mariadb.Config, conns int, timeout, wait time.Duration) (*sql.DB,
 	return db, nil
 }
 
-// connector makes connections as freshet needs them, to a server that takes writes.
+// connector sets up connections for freshet, and accepts only a server that takes writes.
 type connector struct {
 	driver.Connector
 	setup []string
@@ -128,7 +128,7 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 			return nil, errors.Join(err, conn.Close())
 		}
 	}
-	// A primary that was demoted serves reads that are stale.
+	// A demoted primary would serve stale reads.
 	rows, err := conn.(driver.QueryerContext).QueryContext(ctx, "SELECT IF(@@global.read_only IN ('0', 'OFF'), 'no', 'yes')", nil)
 	if err == nil {
 		dest := make([]driver.Value, 1)
@@ -160,7 +160,7 @@ func (v variables) number(name string) int {
 	return n
 }
 
-// settings asks for what judge looks at.
+// settings reads the settings that judge checks.
 func settings(ctx context.Context, db *sql.DB) (variables, error) {
 	rows, err := db.QueryContext(ctx, `SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog',
 		'binlog_format', 'max_allowed_packet', 'wsrep_on', 'group_replication_group_name', 'group_replication_single_primary_mode')`)
@@ -181,7 +181,7 @@ func settings(ctx context.Context, db *sql.DB) (variables, error) {
 
 var versionNumber = regexp.MustCompile(`^(\d+)\.(\d+)`)
 
-// judge says what is wrong with a server.
+// judge returns why freshet cannot use a server, and logs what an operator should change.
 func judge(set variables, log *slog.Logger) error {
 	least := 8_00
 	if strings.Contains(set["version"], "MariaDB") {

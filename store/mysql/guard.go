@@ -12,22 +12,22 @@ import (
 	"github.com/freshet-cache/freshet/store"
 )
 
-// guard is a row of guards.
+// guard is a row of freshet_guards.
 type guard struct {
-	low, high string // an empty high is no end
+	low, high string // an empty high means no upper end
 	token     store.Token
 }
 
 func (g guard) covers(key string) bool { return g.low <= key && (g.high == "" || key < g.high) }
 
-// bounds remembers where guards begin. It may be wrong, which costs a statement: rows
-// are always locked and compared as they are.
+// bounds remembers where guards begin. A wrong entry costs only a statement, because every write
+// locks the row of the guard and compares it.
 type bounds struct {
 	mu   sync.Mutex
 	lows []string // sorted
 }
 
-// over is where the guard over a key begins, as far as is known.
+// over returns where the guard over a key begins, as far as this process knows.
 func (b *bounds) over(key string) (low string, known bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -41,7 +41,7 @@ func (b *bounds) over(key string) (low string, known bool) {
 	return b.lows[i-1], true
 }
 
-// learn takes in that a guard begins at low, and none up to high.
+// learn records that a guard begins at low, and that no other begins below high.
 func (b *bounds) learn(low, high string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -53,7 +53,7 @@ func (b *bounds) learn(low, high string) {
 	b.lows = slices.Replace(b.lows, i, max(i, j), low)
 }
 
-// find asks for the guard over a key, without a lock, and remembers where it begins.
+// find reads the guard over a key, without a lock, and remembers where it begins.
 func (b *bounds) find(ctx context.Context, conn *sql.Conn, key string) (g guard, err error) {
 	var low, high, token []byte
 	err = conn.QueryRowContext(ctx, "SELECT low, high, token FROM freshet_guards WHERE low <= ? ORDER BY low DESC LIMIT 1", []byte(key)).Scan(&low, &high, &token)
@@ -67,8 +67,8 @@ func (b *bounds) find(ctx context.Context, conn *sql.Conn, key string) (g guard,
 	return g, err
 }
 
-// hold locks guards, each by its primary key, in order, and returns those that there
-// are as they stand then. Any other way to them would lock neighbours too.
+// hold locks guards in order, each by its primary key, and returns those that exist as they are
+// under the lock. Any other way to find them would lock neighbours too.
 func hold(ctx context.Context, conn *sql.Conn, lows []string, how string) (map[string]guard, error) {
 	held := map[string]guard{}
 	for part, rest := chunk(lows); len(part) > 0; part, rest = chunk(rest) {
@@ -96,8 +96,7 @@ func hold(ctx context.Context, conn *sql.Conn, lows []string, how string) (map[s
 	return held, nil
 }
 
-// SetGuard installs token over [low, high), once every write that has checked a guard
-// there is done.
+// SetGuard installs token over [low, high) when every write that has checked a guard there is done.
 func (s *Store) SetGuard(ctx context.Context, low, high string, token store.Token) error {
 	switch {
 	case s.closed.Load():
@@ -114,7 +113,7 @@ func (s *Store) SetGuard(ctx context.Context, low, high string, token store.Toke
 		return s.unreached(err)
 	}
 	defer conn.Close()
-	for ctx.Err() == nil { // each time, somebody else's guard has come between
+	for ctx.Err() == nil { // another SetGuard has changed the guards in between
 		err := s.transact(ctx, conn, "guarding "+quote(low), func() error { return install(ctx, conn, low, high, token) })
 		if err == nil {
 			s.bounds.learn(low, high)
@@ -126,8 +125,8 @@ func (s *Store) SetGuard(ctx context.Context, low, high string, token store.Toke
 	return fmt.Errorf("%w: other guards over %s come all the time: %w", store.ErrUnavailable, quote(low), context.Cause(ctx))
 }
 
-// install locks every guard that overlaps the range, and then changes them. A guard that
-// is cut is changed too, never only inserted beside: an insert waits for nobody.
+// install locks every guard that overlaps the range, and then changes them. It also updates a guard
+// that it cuts, and never only inserts beside it, because an insert does not wait for locks.
 func install(ctx context.Context, conn *sql.Conn, low, high string, token store.Token) error {
 	mine, err := overlapping(ctx, conn, low, high)
 	if err != nil {
@@ -154,7 +153,7 @@ func install(ctx context.Context, conn *sql.Conn, low, high string, token store.
 	} else {
 		exec(change, high, token[:], low)
 	}
-	if high != "" && last.high != high { // what lies behind the range keeps its token
+	if high != "" && last.high != high { // the keys behind the range keep their token
 		exec(insert, last.high, last.token[:], high)
 	}
 	return err
@@ -186,8 +185,8 @@ func overlapping(ctx context.Context, conn *sql.Conn, low, high string) ([]guard
 	if err != nil {
 		return nil, err
 	}
-	// What others changed before their locks were ours is seen only now: the guards must
-	// follow one another without a gap, and reach from one end of the range to the other.
+	// Other transactions may have changed the guards before the locks were granted. So check that
+	// the guards follow one another without a gap, and cover the range.
 	var mine []guard
 	for i, l := range lows {
 		g, ok := held[l]

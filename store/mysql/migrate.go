@@ -20,25 +20,24 @@ const schemaFormat = 1
 //go:embed schema.sql
 var schemaSQL string
 
-// Migration says what Migrate is to do besides.
+// Migration says what else Migrate should do.
 type Migration struct {
 	// Grant gives a user (NAME, or NAME@HOST) what freshet serve needs, and no more.
 	Grant string
-	// Adopt lets the next cluster that comes use the tables, whoever used them: stop the
-	// other one first.
+	// Adopt lets the next cluster use the tables, even if another one has used them. Stop the other
+	// cluster first.
 	Adopt bool
-	// Restored says that the database was restored to an earlier state: every row gets a
-	// version above all that were given since. No process may run.
+	// Restored says that the database was restored to an earlier state. Every row gets a version
+	// above all that were used since. No process may run.
 	Restored bool
 }
 
 // migrateTimeout bounds each statement of a migration.
 const migrateTimeout = 30 * time.Second
 
-// Migrate makes or upgrades the tables in the database that a URL names, and the
-// database if it is not there. The user must be allowed to. It does nothing to tables
-// that are as they should be. The server commits each step by itself: a migration that
-// was broken off is finished by the next.
+// Migrate makes or upgrades the tables in the database that a URL names, and makes the database if
+// it does not exist. The user must be allowed to. Migrate changes nothing if the tables are up to
+// date. The server commits each step by itself; after an interrupted migration, run Migrate again.
 func Migrate(ctx context.Context, url string, m Migration) error {
 	cfg, _, err := parse(url, migrateTimeout, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -64,7 +63,7 @@ func Migrate(ctx context.Context, url string, m Migration) error {
 
 func (m Migration) run(ctx context.Context, conn *sql.Conn, database string) error {
 	var mine int
-	err := conn.QueryRowContext(ctx, "SELECT GET_LOCK('freshet migrate', ?)", seconds(migrateTimeout)).Scan(&mine) // release with the connection
+	err := conn.QueryRowContext(ctx, "SELECT GET_LOCK('freshet migrate', ?)", seconds(migrateTimeout)).Scan(&mine) // until the connection ends
 	if err != nil || mine != 1 {
 		return errors.Join(errors.New("nothing was changed: another migration is under way"), err)
 	}
@@ -94,7 +93,7 @@ func (m Migration) run(ctx context.Context, conn *sql.Conn, database string) err
 	if m.Adopt {
 		steps = append(steps, "UPDATE freshet_meta SET cluster = NULL")
 	}
-	if m.Restored { // an odd version is an absence's, and stays one
+	if m.Restored { // the odd version of an absence stays odd
 		first := store.NextVersion(time.Now(), rand.Uint64())
 		steps = append(steps, fmt.Sprintf("UPDATE freshet_rows SET version = %d + (version & 1)", first),
 			fmt.Sprintf("UPDATE freshet_meta SET floor = %d + 1, base = %[1]d", first))
@@ -120,10 +119,10 @@ func execAll(ctx context.Context, conn *sql.Conn, steps []string) error {
 	return nil
 }
 
-// quoted is a name as SQL takes it.
+// quoted returns a name as SQL takes it.
 func quoted(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
 
-// sweepOn forgets deletes and expired rows now and then.
+// sweepOn removes old deletes and expired rows at every Options.Sweep.
 func (s *Store) sweepOn(ctx context.Context) {
 	defer close(s.done)
 	t := time.NewTicker(s.opt.Sweep)
@@ -140,11 +139,11 @@ func (s *Store) sweepOn(ctx context.Context) {
 	}
 }
 
-// sweepRows bounds the rows that one transaction forgets.
+// sweepRows bounds the rows that one transaction removes.
 const sweepRows = 100
 
-// sweep forgets what was deleted or has expired before the grace. Expired rows are
-// replaced by tombstones first, as a read does, and forgotten when the grace has passed once more.
+// sweep removes rows that were deleted or have expired longer than the grace ago. It first replaces
+// expired rows by tombstones, as a read does, and removes them when the grace has passed once more.
 func (s *Store) sweep(ctx context.Context) error {
 	for {
 		gone, expired, err := s.old(ctx)
@@ -167,7 +166,7 @@ func (s *Store) sweep(ctx context.Context) error {
 	}
 }
 
-// old finds what the grace is over for, without a lock.
+// old returns the rows whose grace has passed, without a lock.
 func (s *Store) old(ctx context.Context) (gone, expired map[string]int64, err error) {
 	rows, err := s.guards.QueryContext(ctx, "SELECT k, version, value IS NULL FROM freshet_rows WHERE due < "+now+" - ? ORDER BY due LIMIT ?",
 		s.opt.Grace.Microseconds(), sweepRows)
@@ -192,15 +191,15 @@ func (s *Store) old(ctx context.Context) (gone, expired map[string]int64, err er
 	return gone, expired, rows.Err()
 }
 
-// forget deletes absences, and raises the floor to the version of the youngest, or the
-// odd one after a delete: none that a write will have. While it does, nobody writes; so
-// it waits for those who do a second at most, and comes another time.
+// forget removes absences. It raises the floor to the version of the youngest one, or to the odd
+// one after a delete, which no write ever has. No write proceeds meanwhile, so forget waits for
+// other transactions at most a second, and leaves the rest to the next sweep.
 func (s *Store) forget(ctx context.Context, gone map[string]int64) error {
 	conn, err := s.guards.Conn(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { // its limit is not for others
+	defer func() { // other users of the connection need the longer limit
 		_, _ = conn.ExecContext(context.WithoutCancel(ctx), "SET SESSION innodb_lock_wait_timeout = ?", seconds(4*s.opt.Timeout))
 		_ = conn.Close()
 	}()

@@ -1,20 +1,21 @@
-// Package mysql is a store in a server of the MySQL family: an unmodified MariaDB,
-// 10.6 or later, or MySQL, 8.0 or later, and a user without privileges beyond three
-// tables of one database. The tests have MariaDB; of MySQL nothing is used that its
-// manual does not promise, but nobody has seen it.
+// Package mysql is a store in a server of the MySQL family: an unmodified MariaDB, 10.6 or later,
+// or MySQL, 8.0 or later, and a user without privileges beyond three tables of one database. The
+// tests run with MariaDB. The package uses only what MySQL's manual promises, but it is not tested
+// with MySQL.
 //
-// Rows are durable when Commit has returned, as far as the server keeps what it
-// acknowledged. Guards are rows of InnoDB, and survive a crash. The fence rests on row
-// locks: a write locks the guard over its key in share mode, by primary key, compares
-// range and token as they stand when it has the lock, and holds it up to its commit;
-// SetGuard locks the guards it changes for itself, and so waits for every write that has
-// checked them. A blind write of one key is one statement, and its own transaction.
-// Where the row of a guard begins is remembered from the last time; if that is no
-// longer so, the statement writes nothing, and the guard is looked for.
+// Rows are durable when Commit has returned, as far as the server keeps what it acknowledged.
+// Guards are rows of InnoDB, and survive a crash.
 //
-// An expired row is replaced by a tombstone by the first who sees it, before anybody is told: a clock of
-// the server that steps back cannot revive it. A clock that jumps forward ends TTLs
-// early, as nodes see it, by as much.
+// The fence uses row locks. A write locks the guard over its key in share mode, by primary key. It
+// compares range and token of the guard that it has locked, and holds the lock until its commit.
+// SetGuard locks the guards that it changes exclusively, and so waits for every write that has
+// checked them. A blind write of one key is one statement, and a transaction of its own. The
+// process remembers where the guard of a key begins. If that has changed, the statement writes
+// nothing, and the process looks for the guard.
+//
+// The first read that sees an expired row replaces it by a tombstone before it answers. A server
+// clock that steps back therefore cannot revive the row. A clock that jumps forward ends TTLs early
+// by as much, as nodes see it.
 package mysql
 
 import (
@@ -30,38 +31,38 @@ import (
 	"github.com/freshet-cache/freshet/store"
 )
 
-// MaxKey is the longest key, in bytes: an index of InnoDB takes 3072, and bounds of
-// guards can be longer than keys.
+// MaxKey is the longest key, in bytes. An index of InnoDB takes 3072, and bounds of guards can be
+// longer than keys.
 const MaxKey = 3000
 
-// maxBound is the longest bound of a guard.
+// maxBound is the longest bound of a guard, in bytes.
 const maxBound = 3040
 
 // Options configure a Store. URL is required.
 type Options struct {
-	// URL is mysql://USER:PASSWORD@HOST:PORT/DATABASE, with tls=true, tls=skip-verify or
-	// tls-ca=FILE, and pool_max_conns=N (default 32) after a question mark. What is special in
-	// the password is written %XX.
+	// URL is mysql://USER:PASSWORD@HOST:PORT/DATABASE. After a question mark it may have tls=true,
+	// tls=skip-verify or tls-ca=FILE, and pool_max_conns=N (default 32). Write special characters
+	// of the password as %XX.
 	URL string
-	// Cluster uses the tables from now on, or Open fails if another does. Default:
-	// whoever does.
+	// Cluster names the cluster that uses the tables from now on. Open fails if another cluster
+	// uses them. Default: Open does not check.
 	Cluster string
-	// MaxKey and MaxValue bound keys and values, in bytes. Default 3000, which is also
-	// the most, and 16 MiB, or what the server's max_allowed_packet leaves.
+	// MaxKey and MaxValue bound keys and values, in bytes. Default 3000, which is also the most,
+	// and 16 MiB, or what the server's max_allowed_packet leaves.
 	MaxKey, MaxValue int
-	// Timeout bounds every statement, in the server too (MySQL bounds waits for locks,
-	// MariaDB all of it), rounded up to seconds there. Default 5 s.
+	// Timeout bounds every statement, in the server too, where it is rounded up to seconds. MariaDB
+	// bounds the whole statement, MySQL its waits for locks. Default 5 s.
 	Timeout time.Duration
-	// Grace is how long deletes and expired rows are remembered. Default 10 min, at
-	// least four times Timeout: nothing may be on its way for as long.
+	// Grace is how long deletes and expired rows are remembered. No request may be in flight for so
+	// long. Default 10 min, at least four times Timeout.
 	Grace time.Duration
-	// Sweep is how often they are looked for. Default 1 min.
+	// Sweep is how often the store looks for rows older than Grace. Default 1 min.
 	Sweep time.Duration
-	// Logger hears of what an operator should know. Default: discard.
+	// Logger receives what an operator should know. Default: the store logs nothing.
 	Logger *slog.Logger
 }
 
-// Why a server or a database was refused. Nothing in it was changed.
+// Why Open refuses a server or a database. Nothing in it was changed.
 var (
 	ErrNotMigrated  = errors.New("mysql: the tables are not there, or older than this freshet: run freshet migrate --store URL")
 	ErrNewer        = errors.New("mysql: the tables were made by a newer freshet; run that version, or a newer one")
@@ -71,12 +72,11 @@ var (
 	ErrServerTooOld = errors.New("mysql: the server is not MariaDB 10.6, or MySQL 8.0, or later")
 )
 
-// Store is a store in MariaDB or MySQL. It is safe for concurrent use, by many
-// processes too.
+// Store is a store in MariaDB or MySQL. It is safe for concurrent use, also by many processes.
 type Store struct {
 	opt    Options
 	db     *sql.DB // reads and writes
-	guards *sql.DB // apart, so that a guard never waits for a connection behind writes
+	guards *sql.DB // separate, so that a guard never waits for a connection behind writes
 	bounds bounds
 	closed atomic.Bool
 	stop   context.CancelFunc
@@ -105,7 +105,8 @@ func (o *Options) defaults() {
 	}
 }
 
-// Open connects to a database whose tables Migrate has made.
+// Open connects to a database whose tables Migrate has made. The errors above say why it refuses
+// one.
 func Open(ctx context.Context, opt Options) (*Store, error) {
 	opt.defaults()
 	cfg, conns, err := parse(opt.URL, opt.Timeout, opt.Logger)
@@ -177,7 +178,7 @@ func (s *Store) check(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the store, when the calls under way have ended; later ones fail.
+// Close waits for the calls under way and closes the store. Later calls fail.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
@@ -198,10 +199,10 @@ func (s *Store) disconnect() error {
 }
 
 const (
-	// began is when the statement began, next to its snapshot: what is read later than
-	// the snapshot must not be judged by a later time.
+	// began is when the statement began, next to its snapshot. A later time must not judge what an
+	// earlier snapshot has read.
 	began = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', NOW(6))"
-	// now is when the expression is evaluated, which may be long after, behind locks.
+	// now is when the server evaluates the expression, which may be long after began, behind locks.
 	now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6))"
 
 	loadSQL = `SELECT r.value, r.version, r.writer, r.written, r.due, ` + began + `, m.floor,
@@ -242,16 +243,15 @@ func (s *Store) Load(ctx context.Context, key string) (store.Row, error) {
 		}
 		collected, err := s.collect(ctx, key, version.Int64)
 		if err != nil {
-			return store.Row{}, s.failed("burying "+quote(key), err)
+			return store.Row{}, s.failed("replacing by a tombstone "+quote(key), err)
 		}
 		if collected {
 			return store.Row{Version: row.Version + 1, Writer: row.Writer, Written: time.UnixMicro(due.Int64), Guard: row.Guard}, nil
-		} // somebody else has written or collected it
+		} // another process has written or collected the row
 	}
 }
 
-// collect makes an absence of the row of a version, if it has expired. It may be said
-// twice.
+// collect replaces the row of a version by a tombstone, if it has expired. It may be repeated.
 func (s *Store) collect(ctx context.Context, key string, version int64) (bool, error) {
 	done, err := s.db.ExecContext(ctx, collectSQL, []byte(key), version)
 	if err != nil {
@@ -263,17 +263,17 @@ func (s *Store) collect(ctx context.Context, key string, version int64) (bool, e
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
-// wide is a column of 16 bytes; zero if it is not there.
+// wide returns a column of 16 bytes; zero if it is NULL.
 func wide(b []byte) (out [16]byte) {
 	copy(out[:], b)
 	return out
 }
 
-// Splits are none: a guard may lie over any range.
+// Splits returns no points: a guard may lie over any range.
 func (s *Store) Splits(context.Context, string, string) ([]string, error) { return nil, nil }
 
-// Scan returns up to limit keys that exist, from the first one at or after from;
-// next is where to go on, unless done.
+// Scan returns up to limit keys that exist, from the first one at or after from. next is where to
+// continue unless done.
 func (s *Store) Scan(ctx context.Context, from string, limit int) (keys []string, next string, done bool, err error) {
 	rows, err := s.db.QueryContext(ctx, scanSQL, []byte(from), limit+1)
 	if err != nil {
@@ -296,7 +296,7 @@ func (s *Store) Scan(ctx context.Context, from string, limit int) (keys []string
 	return keys, "", true, nil
 }
 
-// Count returns how many keys exist. It looks at all of them.
+// Count returns how many keys exist. It reads all rows.
 func (s *Store) Count(ctx context.Context) (n int, err error) {
 	if err := s.db.QueryRowContext(ctx, countSQL).Scan(&n); err != nil {
 		return 0, s.failed("counting", err)

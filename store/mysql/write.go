@@ -15,15 +15,15 @@ import (
 	"github.com/freshet-cache/freshet/store"
 )
 
-// maxTries bounds how often a write is tried that the server has undone: it lost a
-// deadlock, or its guard was being cut when it looked.
+// maxTries bounds how often a write is tried again that the server has undone. It lost a deadlock,
+// or its guard was being cut when it looked.
 const maxTries = 10
 
-// errAgain is the error of an attempt that is undone, and may be made again.
+// errAgain is the error of an attempt that was undone and may be repeated.
 var errAgain = errors.New("mysql: the attempt was undone")
 
-// Commit applies muts, all or none, and returns when they are durable. A statement that
-// writes is sent on one connection, on which database/sql repeats nothing.
+// Commit applies muts, all or none, and returns when they are durable. It sends a statement that
+// writes on one connection, where database/sql repeats nothing. See the errors of package store.
 func (s *Store) Commit(ctx context.Context, id store.ID, muts []store.Mutation) ([]store.Stamp, error) {
 	if len(muts) == 0 {
 		return nil, nil
@@ -51,7 +51,7 @@ func (s *Store) Commit(ctx context.Context, id store.ID, muts []store.Mutation) 
 	return nil, fmt.Errorf("%w: %d attempts to write %s were undone: deadlocks, or guards that change all the time", store.ErrUnavailable, maxTries, quote(muts[0].Key))
 }
 
-// admissible refuses what could never be stored.
+// admissible refuses mutations that the store can never keep.
 func (s *Store) admissible(muts []store.Mutation) error {
 	for i := range muts {
 		switch m := &muts[i]; {
@@ -74,8 +74,8 @@ func value(m *store.Mutation) []byte {
 	return m.Value
 }
 
-// ttl is how long from the write on until the row expires, in the server's unit; null for
-// ever. An absence begins at once.
+// ttl returns the time from the write until the row expires, in microseconds; NULL if never. A
+// delete has 0: the absence begins at once.
 func ttl(m *store.Mutation) sql.NullInt64 {
 	switch {
 	case m.Delete:
@@ -86,9 +86,9 @@ func ttl(m *store.Mutation) sql.NullInt64 {
 	return sql.NullInt64{}
 }
 
-// putSQL writes one key, whatever it was, if the guard that begins at low covers
-// it with that token. The version goes the way of generated keys; it is drawn when the
-// row is locked, and from the floor only while no absence can be forgotten.
+// putSQL writes one key, without its former value, if the guard that begins at low covers the key
+// with that token. It returns the version as a generated key. It draws the version when the row is
+// locked, and from the floor only while no absence can be removed.
 const putSQL = `INSERT INTO freshet_rows (k, value, version, writer, written, due)
 	SELECT ?, ?, LAST_INSERT_ID((GREATEST(m.base, m.floor) | 1) + 1), ?, ` + now + `, ` + now + ` + ?
 	FROM freshet_guards g JOIN freshet_meta m
@@ -110,7 +110,7 @@ func (s *Store) put(ctx context.Context, conn *sql.Conn, id store.ID, muts []sto
 	}
 	n, err1 := done.RowsAffected()
 	version, err2 := done.LastInsertId()
-	if err := errors.Join(err1, err2); err != nil { // the driver has none
+	if err := errors.Join(err1, err2); err != nil { // this driver never returns an error here
 		return nil, s.failed("writing "+quote(m.Key), err)
 	}
 	if n == 0 {
@@ -123,8 +123,9 @@ func (s *Store) put(ctx context.Context, conn *sql.Conn, id store.ID, muts []sto
 	return []store.Stamp{stamp}, nil
 }
 
-// seek looks for the guard over a key, where none that begins at low had its token:
-// that says so, or it has changed, and then nothing is lost by another attempt.
+// seek looks for the guard over a key, after no guard that begins at low had its token. Either the
+// guard really has another token, which is ErrGuardMismatch, or the guard has moved, and the
+// attempt may be repeated.
 func (s *Store) seek(ctx context.Context, conn *sql.Conn, m *store.Mutation, low string) error {
 	g, err := s.bounds.find(ctx, conn, m.Key)
 	switch {
@@ -136,9 +137,8 @@ func (s *Store) seek(ctx context.Context, conn *sql.Conn, m *store.Mutation, low
 	return errAgain
 }
 
-// transact carries out what do says, and commits it. Unless COMMIT was sent, no error
-// leaves anything open: what is not committed the server undoes, at the latest when it
-// misses the client.
+// transact runs do in a transaction and commits it. Until COMMIT was sent every error is definite:
+// the server undoes what is not committed, at the latest when it misses the client.
 func (s *Store) transact(ctx context.Context, conn *sql.Conn, what string, do func() error) error {
 	_, err := conn.ExecContext(ctx, "START TRANSACTION")
 	if err == nil {
@@ -157,7 +157,7 @@ func (s *Store) transact(ctx context.Context, conn *sql.Conn, what string, do fu
 	return nil
 }
 
-// undo ends a transaction, or else the connection.
+// undo rolls a transaction back, or drops the connection if that fails.
 func (s *Store) undo(ctx context.Context, conn *sql.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opt.Timeout)
 	defer cancel()
@@ -166,13 +166,13 @@ func (s *Store) undo(ctx context.Context, conn *sql.Conn) {
 	}
 }
 
-// commit writes several keys, or one on a condition.
+// commit writes several keys, or one key on a condition.
 func (s *Store) commit(ctx context.Context, conn *sql.Conn, id store.ID, muts []store.Mutation) (stamps []store.Stamp, err error) {
 	sorted := make([]*change, len(muts))
 	for i := range muts {
 		sorted[i] = &change{Mutation: &muts[i]}
 	}
-	slices.SortFunc(sorted, func(a, b *change) int { return strings.Compare(a.Key, b.Key) }) // no deadlocks among us
+	slices.SortFunc(sorted, func(a, b *change) int { return strings.Compare(a.Key, b.Key) }) // avoids deadlocks
 	for i := range sorted[1:] {
 		if sorted[i].Key == sorted[i+1].Key {
 			return nil, fmt.Errorf("%w: a batch that writes %s twice", store.ErrRefused, quote(sorted[i].Key))
@@ -198,7 +198,7 @@ func (s *Store) commit(ctx context.Context, conn *sql.Conn, id store.ID, muts []
 	return stamps, nil
 }
 
-// unreached is the error of a call that was not sent.
+// unreached returns the error of a call that was not sent.
 func (s *Store) unreached(err error) error {
 	if s.closed.Load() {
 		return store.ErrClosed
@@ -206,7 +206,7 @@ func (s *Store) unreached(err error) error {
 	return fmt.Errorf("%w: no connection: %w", store.ErrUnavailable, err)
 }
 
-// unsent is the error of a call that has sent nothing that lasts.
+// unsent returns the error of a call that has sent nothing that lasts.
 func (s *Store) unsent(err error) error {
 	if store.Definite(err) || errors.Is(err, errAgain) {
 		return err
@@ -214,14 +214,14 @@ func (s *Store) unsent(err error) error {
 	return fmt.Errorf("%w (%w)", store.ErrUnavailable, err)
 }
 
-// The server's numbers for what went wrong.
+// The server's numbers of errors.
 const (
 	noSuchTable = 1146
 	duplicate   = 1062
 	deadlock    = 1213
 )
 
-// number is the server's for an error; 0 if it is not the server's.
+// number returns the server's number of an error; 0 if the error is not the server's.
 func number(err error) int {
 	var answer *mariadb.MySQLError
 	if errors.As(err, &answer) {
@@ -230,8 +230,8 @@ func number(err error) int {
 	return 0
 }
 
-// failed sorts errors. A statement that the server has answered with an error is undone,
-// unless it was ending just then; silence tells nothing.
+// failed sorts errors. The server undoes a statement that it answers with an error, unless it was
+// shutting down just then. Silence proves nothing.
 func (s *Store) failed(what string, err error) error {
 	if store.Definite(err) || errors.Is(err, errAgain) {
 		return err
@@ -241,16 +241,16 @@ func (s *Store) failed(what string, err error) error {
 	switch number(err) {
 	case 0:
 		switch {
-		case errors.Is(err, driver.ErrBadConn): // the driver says it only of what it has not sent
+		case errors.Is(err, driver.ErrBadConn): // the driver returns it only for what it has not sent
 			return sorted(store.ErrUnavailable)
 		case errors.Is(err, mariadb.ErrPktTooLarge):
 			return sorted(store.ErrTooLarge)
 		case errors.Is(err, ErrReadOnly):
 			return sorted(store.ErrRefused)
 		}
-	case deadlock, duplicate: // the whole transaction is undone, or about to be; a key that was absent has come
+	case deadlock, duplicate: // the transaction is undone, or will be; another write has inserted the key
 		return sorted(errAgain)
-	case 1205, 1317, 1969, 3024: // a lock that was not to be had in time, an operator, time limits
+	case 1205, 1317, 1969, 3024: // a lock timeout, an operator, time limits
 		return sorted(store.ErrUnavailable)
 	case 1040, 1203, 1226: // no connection left
 		return sorted(store.ErrUnavailable)
@@ -261,14 +261,14 @@ func (s *Store) failed(what string, err error) error {
 	case 1044, 1045, 1049, 1054, 1064, 1142, 1143, noSuchTable, 1227, 1264, 1290, 1292, 1366, 1665, 1792, 1836: // not allowed, or wrong
 		return sorted(store.ErrRefused)
 	}
-	return err // the connection, the system: it may have been done
+	return err // the connection, the system: the call may have taken effect
 }
 
-// change is a mutation on its way.
+// change is a mutation that is being committed.
 type change struct {
 	*store.Mutation
-	found bool          // there is a row of the key, alive or not
-	due   sql.NullInt64 // the deadline it keeps
+	found bool          // the key has a row, existing or absent
+	due   sql.NullInt64 // the deadline that it keeps
 	at    int64         // the server's time when the row was locked
 	stamp store.Stamp
 }
@@ -276,5 +276,5 @@ type change struct {
 // expired reports whether a deadline has passed.
 func (c *change) expired(due sql.NullInt64) bool { return due.Valid && due.Int64 <= c.at }
 
-// kept is the TTL that is left under a deadline that was kept; never 0, which is no end.
+// kept returns the remaining TTL under a deadline that was kept; never 0, which means no end.
 func (c *change) kept() time.Duration { return max(time.Microsecond, micros(c.due.Int64-c.at)) }

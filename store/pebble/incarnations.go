@@ -13,17 +13,17 @@ import (
 	"github.com/freshet-cache/freshet/store/journal"
 )
 
-// incarnation is what is known of an incarnation. Persists hold it for reading.
+// incarnationState is what the store knows of an incarnation. A Persist holds mu for reading.
 type incarnationState struct {
 	mu        sync.RWMutex
 	begun     bool
 	fenced    bool
 	truncated uint64
-	largest   uint64       // time among what was truncated
-	name      journal.Name // zero if it never began, or began before there were names
+	largest   uint64       // the largest time among the truncated entries
+	name      journal.Name // zero if the incarnation never began, or began before incarnations had names
 }
 
-// incarnation returns what is known of an incarnation.
+// incarnation returns the state of an incarnation, which it reads from the database the first time.
 func (d *Journal) incarnation(o uint32) (*incarnationState, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -60,8 +60,8 @@ func (l *incarnationState) append(b []byte) []byte {
 	return append(b, l.name[:]...)
 }
 
-// change lets a call change what is known of an incarnation, when no Persist of it is under
-// way. If not durable, a crash may undo it.
+// change changes the state of an incarnation while no Persist of it is under way. If durable is
+// false, a crash may undo the change.
 func (d *Journal) change(o uint32, durable bool, do func(l *incarnationState, batch *pebble.Batch) error) error {
 	if err := d.s.begin(); err != nil {
 		return err
@@ -92,7 +92,8 @@ func (d *Journal) change(o uint32, durable bool, do func(l *incarnationState, ba
 	return err
 }
 
-// Begin makes an incarnation that may persist.
+// Begin makes an incarnation, which may then persist. It returns journal.ErrBegun if the number
+// belongs to another incarnation, or was fenced.
 func (d *Journal) Begin(_ context.Context, o uint32, name journal.Name) error {
 	return d.change(o, true, func(l *incarnationState, _ *pebble.Batch) error {
 		if l.begun && (l.fenced || l.name != name) {
@@ -103,7 +104,7 @@ func (d *Journal) Begin(_ context.Context, o uint32, name journal.Name) error {
 	})
 }
 
-// Known is what the store knows of the incarnations of the space.
+// Known returns what the store knows of the incarnations of the space.
 func (d *Journal) Known(ctx context.Context) (k journal.Known, err error) {
 	all, err := d.Incarnations(ctx)
 	if err != nil {
@@ -151,7 +152,7 @@ func (d *Journal) any(low, high []byte) (bool, error) {
 	return found, errors.Join(it.Error(), it.Close())
 }
 
-// Fence ends an incarnation, also one that has not begun.
+// Fence ends an incarnation, even one that has not begun: none of its writes takes effect any more.
 func (d *Journal) Fence(_ context.Context, o uint32) error {
 	return d.change(o, true, func(l *incarnationState, _ *pebble.Batch) error {
 		l.begun, l.fenced = true, true

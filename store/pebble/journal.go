@@ -16,22 +16,22 @@ import (
 	"github.com/freshet-cache/freshet/store/journal"
 )
 
-// Journal is the causal rows of one space in a Store, as package journal speaks of them.
-// It is safe for concurrent use, and closed with the Store.
+// Journal has the causal rows of one space in a Store, with the promises of package journal. It is
+// safe for concurrent use. Closing the Store closes it.
 type Journal struct {
 	s       *Store
 	prefix  []byte
-	stripes [stripes]sync.RWMutex // a key is written behind its stripe until it is durable, and read behind it
+	stripes [stripes]sync.RWMutex // a write of a key holds its stripe until it is durable; a read holds it too
 
-	merging sync.Mutex // one merge at a time: what is said of the last one is in order
+	merging sync.Mutex // one merge at a time, so that the marks are in order
 
 	mu           sync.Mutex // guards incarnations
 	incarnations map[uint32]*incarnationState
 	collected    atomic.Uint64
-	siblings     atomic.Bool // concurrent writes are kept
+	siblings     atomic.Bool // the space keeps siblings
 }
 
-// Journal returns the space of a name, which is made with its first row.
+// Journal returns the space with this name. Its first row creates it.
 func (s *Store) Journal(space string) (*Journal, error) {
 	if space == "" || len(space) > 255 {
 		return nil, fmt.Errorf("pebble: a space has a name of 1 to 255 bytes, not %d", len(space))
@@ -47,8 +47,9 @@ func (s *Store) Journal(space string) (*Journal, error) {
 	return d, err
 }
 
-// Keys of a space: rows, or versions of rows, tombstones by time, the journal, incarnations, what
-// was collected, whether concurrent writes are kept, and how far merging has come.
+// The keys of a space, by kind: rows, or versions of rows; tombstones by time; the journal;
+// incarnations; the time of the latest CollectTombstones; whether siblings are kept; and the
+// progress of merging.
 func (d *Journal) key(kind byte) []byte {
 	return append(slices.Clip(d.prefix), kind)
 }
@@ -67,10 +68,13 @@ func (d *Journal) incarnationKey(o uint32) []byte {
 	return binary.BigEndian.AppendUint32(d.key('o'), o)
 }
 
-// The encoding of a row: a version byte, whether it exists, its stamp, its dot, its
-// value. That of an incarnation: a version byte, whether it is fenced, what it has truncated,
-// the largest time among that, and its name, which older versions of freshet did not write. An
-// entry of the journal is its time, and what was given.
+// The encoding of a row: a version byte, whether it exists, its stamp, its dot, its value.
+//
+// The encoding of an incarnation: a version byte, whether it is fenced, the number up to which it
+// is truncated, the largest time among the truncated entries, and its name. Older versions of
+// freshet did not write the name.
+//
+// The encoding of a journal entry: its time, then its body.
 const (
 	journalRowEncoding = 1
 	journalRowHeader   = 1 + 1 + 8 + 4 + 4 + 8
@@ -87,7 +91,7 @@ func appendJournalRow(b []byte, r journal.Row) []byte {
 	return append(binary.BigEndian.AppendUint64(b, r.Dot.N), r.Value...)
 }
 
-// decodeJournalRow reads a row, whose value is a copy.
+// decodeJournalRow decodes a row. Its value is a copy.
 func decodeJournalRow(b []byte) (r journal.Row, err error) {
 	if len(b) < journalRowHeader || b[0] != journalRowEncoding || b[1] > 1 || b[1] == 0 && len(b) > journalRowHeader {
 		return r, errors.New("pebble: the row is damaged or of a newer version of freshet; restore it, or overwrite the key")
@@ -100,7 +104,7 @@ func decodeJournalRow(b []byte) (r journal.Row, err error) {
 	return r, nil
 }
 
-// read looks a key of the database up; nil if it is not there.
+// read returns the value of a database key, or nil if the key does not exist.
 func (d *Journal) read(key []byte) ([]byte, error) {
 	b, closer, err := d.s.db.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
@@ -115,7 +119,7 @@ func (d *Journal) read(key []byte) ([]byte, error) {
 
 var errEntry = fmt.Errorf("%w: an entry of a journal cannot be read", ErrDamaged)
 
-// entry looks an entry of the journal up; nil if it is not there.
+// entry returns an entry of the journal, with a nil body if it does not exist.
 func (d *Journal) entry(key []byte) (time uint64, body []byte, err error) {
 	b, err := d.read(key)
 	switch {
@@ -139,8 +143,8 @@ func (d *Journal) row(key string) (journal.Row, error) {
 	return r, err
 }
 
-// lock takes the stripes of keys in order, each once, with take, and returns what gives
-// them back.
+// lock calls take for the stripes of keys in order, each once. It returns the function that calls
+// leave for them.
 func (d *Journal) lock(keys []string, take, leave func(*sync.RWMutex)) func() {
 	at := make([]int, len(keys))
 	for i, k := range keys {
@@ -158,7 +162,7 @@ func (d *Journal) lock(keys []string, take, leave func(*sync.RWMutex)) func() {
 	}
 }
 
-// Load returns the rows of keys, all as of one instant. What it returns is durable.
+// Load returns the rows of keys, all as of one instant. They are durable.
 func (d *Journal) Load(_ context.Context, keys ...string) ([]journal.Row, error) {
 	if err := d.s.begin(); err != nil {
 		return nil, err
@@ -179,13 +183,14 @@ func (d *Journal) Load(_ context.Context, keys ...string) ([]journal.Row, error)
 	return rows, nil
 }
 
-// Truncate lets the journal drop an incarnation's writes up to a number. A crash may undo it:
-// it is said again, or the incarnation is over. It is ErrFenced if the incarnation is.
+// Truncate lets the journal drop an incarnation's writes up to a number. A crash may undo it; the
+// server then truncates again, or the incarnation has ended. It returns journal.ErrFenced if the
+// incarnation is fenced.
 func (d *Journal) Truncate(_ context.Context, o uint32, upto uint64) error {
 	return d.truncate(o, upto, false)
 }
 
-// TruncateFenced is Forget for an incarnation that is fenced.
+// TruncateFenced is Truncate for an incarnation that is fenced.
 func (d *Journal) TruncateFenced(_ context.Context, o uint32, upto uint64) error {
 	return d.truncate(o, upto, true)
 }
@@ -210,7 +215,8 @@ func (d *Journal) truncate(o uint32, upto uint64, fenced bool) error {
 	})
 }
 
-// Persist commits a write, and returns when it is durable.
+// Persist commits a write, and returns when it is durable. It returns journal.ErrFenced if the
+// incarnation is fenced or never began.
 func (d *Journal) Persist(_ context.Context, w journal.Write) error {
 	if err := d.s.begin(); err != nil {
 		return err
@@ -257,7 +263,7 @@ func (d *Journal) Persist(_ context.Context, w journal.Write) error {
 	return d.s.apply(batch)
 }
 
-// merge puts what a write leaves under a key into a batch, if it wins.
+// merge adds a mutation to a batch if its stamp wins the row.
 func (d *Journal) merge(batch *pebble.Batch, w journal.Write, m journal.Mutation) error {
 	old, err := d.row(m.Key)
 	if err != nil || (old.Exists || old.Dot != journal.Dot{}) && !old.Stamp.Less(w.Stamp) {
@@ -272,7 +278,8 @@ func (d *Journal) merge(batch *pebble.Batch, w journal.Write, m journal.Mutation
 	return batch.Set(d.rowKey(m.Key), appendJournalRow(nil, r), nil)
 }
 
-// Fetch returns what the journal has of the dots, in their order.
+// Fetch returns the journal's entries of the dots, in the order of dots. It leaves out those that
+// the journal does not have.
 func (d *Journal) Fetch(_ context.Context, dots []journal.Dot) (bodies [][]byte, err error) {
 	if err := d.s.begin(); err != nil {
 		return nil, err
@@ -290,8 +297,9 @@ func (d *Journal) Fetch(_ context.Context, dots []journal.Dot) (bodies [][]byte,
 	return bodies, nil
 }
 
-// Entries returns up to limit entries of an incarnation behind the number after, in order,
-// and up to which number the incarnation has truncated. It is ErrFenced if it never began.
+// Entries returns up to limit entries of an incarnation with numbers above after, in order.
+// truncated is the number up to which the journal of the incarnation was truncated. Entries returns
+// journal.ErrFenced if the incarnation never began.
 func (d *Journal) Entries(_ context.Context, o uint32, after uint64, limit int) (entries []journal.Entry, truncated uint64, err error) {
 	if err := d.s.begin(); err != nil {
 		return nil, 0, err
@@ -301,7 +309,7 @@ func (d *Journal) Entries(_ context.Context, o uint32, after uint64, limit int) 
 	if err != nil {
 		return nil, 0, err
 	}
-	l.mu.Lock() // what is under way is there, or will be behind what follows
+	l.mu.Lock() // every Persist is either finished before the read, or begins after it
 	defer l.mu.Unlock()
 	if !l.begun {
 		return nil, 0, journal.ErrFenced
@@ -321,7 +329,7 @@ func (d *Journal) Entries(_ context.Context, o uint32, after uint64, limit int) 
 	return entries, l.truncated, errors.Join(it.Error(), it.Close())
 }
 
-// CollectTombstones forgets deleted keys whose stamps have a smaller time. A crash may undo it.
+// CollectTombstones removes the tombstones whose stamps have a smaller time. A crash may undo it.
 func (d *Journal) CollectTombstones(ctx context.Context, before uint64) error {
 	if err := d.s.begin(); err != nil {
 		return err
@@ -329,7 +337,7 @@ func (d *Journal) CollectTombstones(ctx context.Context, before uint64) error {
 	defer d.s.calls.RUnlock()
 	for old := d.collected.Load(); old < before && !d.collected.CompareAndSwap(old, before); old = d.collected.Load() {
 	}
-	if err := d.s.set(d.key('b'), binary.BigEndian.AppendUint64(nil, d.collected.Load()), pebble.NoSync); err != nil { // what follows is written behind it
+	if err := d.s.set(d.key('b'), binary.BigEndian.AppendUint64(nil, d.collected.Load()), pebble.NoSync); err != nil { // logged before the removals
 		return err
 	}
 	it, err := d.s.db.NewIter(&pebble.IterOptions{LowerBound: d.key('g'), UpperBound: d.graveKey(before, "")})
@@ -350,7 +358,7 @@ func (d *Journal) CollectTombstones(ctx context.Context, before uint64) error {
 	return errors.Join(it.Error(), context.Cause(ctx))
 }
 
-// collect removes a row if it is a tombstone yet.
+// collect removes a row if it is still a tombstone.
 func (d *Journal) collect(key string, before uint64, grave []byte) error {
 	defer d.lock([]string{key}, (*sync.RWMutex).Lock, (*sync.RWMutex).Unlock)()
 	if d.siblings.Load() {
@@ -373,8 +381,8 @@ func (d *Journal) collect(key string, before uint64, grave []byte) error {
 	return d.s.applyLater(batch)
 }
 
-// Largest returns the largest time of a stamp that was ever persisted. It looks at all
-// entries of the journal.
+// Largest returns the largest time of a stamp that was ever persisted. It reads all entries of the
+// journal.
 func (d *Journal) Largest(ctx context.Context) (largest uint64, err error) {
 	if err := d.s.begin(); err != nil {
 		return 0, err

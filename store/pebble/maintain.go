@@ -14,8 +14,8 @@ import (
 	"github.com/freshet-cache/freshet/store"
 )
 
-// clock is the store's own: it never steps back, also across restarts. To that
-// end a bound ahead of it is made durable before it is passed.
+// clock is the store's clock. It never steps back, not even across restarts: before the clock
+// passes bound, the store makes a later bound durable.
 type clock struct {
 	mu    sync.Mutex
 	base  int64
@@ -23,14 +23,15 @@ type clock struct {
 	bound int64
 }
 
-const ahead = int64(time.Second) // a crash may make up to this much time pass at once
+const ahead = int64(time.Second) // a crash may make the clock jump forward by this much
 
 func (c *clock) start(bound int64) {
 	c.since = time.Now()
 	c.base, c.bound = max(c.since.UnixNano(), bound), bound
 }
 
-// now is in Unix nanoseconds. It is asked only where something expires.
+// now returns the time in Unix nanoseconds. The store needs it only for rows that expire and for
+// deletes.
 func (c *clock) now(s *Store) (int64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,14 +47,14 @@ func (c *clock) now(s *Store) (int64, error) {
 	return now, nil
 }
 
-// space refuses writes before the disk is full, so that pebble never meets it. Deletes are
-// how a user makes room, so they may use most of what is kept free.
+// space refuses writes before the disk is full, so that pebble never meets a full disk. Users make
+// room by deletes, so deletes may use most of the space that is kept free.
 type space struct {
 	mu      sync.Mutex
 	checked time.Time
 	written uint64
 	free    uint64
-	known   bool // free is
+	known   bool // whether free is known
 }
 
 func (p *space) check(s *Store, muts []store.Mutation) error {
@@ -84,7 +85,7 @@ func freeSpace(dir string) (uint64, error) {
 	return st.Bavail * uint64(st.Bsize), nil
 }
 
-// sweep forgets deletes and expired rows that are older than the grace.
+// sweep removes deletes and expired rows that are older than Options.Grace.
 func (s *Store) sweep(ctx context.Context) error {
 	if err := s.begin(); err != nil {
 		return nil
@@ -115,7 +116,7 @@ func (s *Store) sweep(ctx context.Context) error {
 	return it.Error()
 }
 
-// forget removes a row if it is still the one that the index speaks of.
+// forget removes a row if it is still the one of the index entry.
 func (s *Store) forget(key string, at int64, index []byte) error {
 	mu := &s.stripes[s.stripe(key)]
 	mu.Lock()
@@ -131,7 +132,7 @@ func (s *Store) forget(key string, at int64, index []byte) error {
 	}
 	if ok && r.at == at {
 		floor := max(s.floor.Load(), uint64(r.version)+1)
-		s.floor.Store(floor) // before the row is gone: absence must not get an older version
+		s.floor.Store(floor) // before the row is gone, because absence must not get an older version
 		if err := batch.Delete(rowKey(key), nil); err != nil {
 			return err
 		}
@@ -139,10 +140,10 @@ func (s *Store) forget(key string, at int64, index []byte) error {
 			return err
 		}
 	}
-	return s.applyLater(batch) // a crash forgets this, and it is done again
+	return s.applyLater(batch) // after a crash the next sweep repeats this
 }
 
-// grow splits tablets that are too large.
+// grow splits tablets that are larger than Options.TabletBytes.
 func (s *Store) grow(ctx context.Context) error {
 	points := append([]string{""}, s.tablets.Splits("", "")...)
 	for i, low := range points {
@@ -170,7 +171,7 @@ func (s *Store) grow(ctx context.Context) error {
 	return nil
 }
 
-// middle is a key with about as many bytes of rows before as behind it.
+// middle returns a key with about as many bytes of rows before it as behind it.
 func (s *Store) middle(ctx context.Context, low, high []byte) (string, error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: low, UpperBound: high})
 	if err != nil {
@@ -178,7 +179,7 @@ func (s *Store) middle(ctx context.Context, low, high []byte) (string, error) {
 	}
 	defer it.Close()
 	half, total := 0, 0
-	for range 2 { // first the total, then half of it
+	for range 2 { // the first pass finds the total, the second pass half of it
 		sum := 0
 		for ok := it.First(); ok && ctx.Err() == nil; ok = it.Next() {
 			v, err := it.ValueAndErr()
@@ -195,11 +196,11 @@ func (s *Store) middle(ctx context.Context, low, high []byte) (string, error) {
 	return "", it.Error()
 }
 
-// maxLook bounds the rows one Scan looks at.
+// maxLook bounds the rows that one Scan reads.
 const maxLook = 100_000
 
-// Scan returns up to limit keys that exist, from the first one at or after from;
-// next is where to go on, unless done. It may return few, or none, before the end.
+// Scan returns up to limit keys that exist, from the first one at or after from. next is where to
+// continue unless done. It may return few keys, or none, before the end.
 func (s *Store) Scan(ctx context.Context, from string, limit int) (keys []string, next string, done bool, err error) {
 	if err := s.begin(); err != nil {
 		return nil, "", false, err
@@ -234,7 +235,7 @@ func (s *Store) Scan(ctx context.Context, from string, limit int) (keys []string
 	return keys, "", true, it.Error()
 }
 
-// Count returns how many keys exist. It looks at all of them.
+// Count returns how many keys exist. It reads all rows.
 func (s *Store) Count(ctx context.Context) (n int, err error) {
 	for from, done := "", false; !done; {
 		var keys []string

@@ -13,10 +13,10 @@ import (
 	"github.com/freshet-cache/freshet/store/journal"
 )
 
-// merged is how far the rows of an asynchronous space have come.
+// merged says which term merges into the rows of an asynchronous space, and what was merged last.
 type merged struct {
 	term, number uint64
-	largest      uint64 // time of a stamp that was merged
+	largest      uint64 // the largest time of a stamp that was merged
 	mark         []byte
 }
 
@@ -41,7 +41,8 @@ func (d *Journal) merged() (m merged, err error) {
 	return m, nil
 }
 
-// Claim lets nobody merge any more in a smaller term.
+// Claim refuses every later Merge of a smaller term, and returns the mark of the last Merge. It
+// returns journal.ErrFenced if a larger term has claimed.
 func (d *Journal) Claim(_ context.Context, term uint64) (mark []byte, err error) {
 	if err := d.s.begin(); err != nil {
 		return nil, err
@@ -67,7 +68,8 @@ func (d *Journal) Claim(_ context.Context, term uint64) (mark []byte, err error)
 	return m.mark, d.s.apply(batch)
 }
 
-// Merge lets rows compete with those that are there, and returns when they are durable.
+// Merge stores those rows of f that win by their stamps, and returns when they are durable. It
+// returns journal.ErrFenced if another term has claimed.
 func (d *Journal) Merge(_ context.Context, f journal.Flush) error {
 	if err := d.s.begin(); err != nil {
 		return err
@@ -105,7 +107,7 @@ func (d *Journal) Merge(_ context.Context, f journal.Flush) error {
 	return d.s.apply(batch)
 }
 
-// Fits says what is wrong with mutations that can never be persisted, or merged.
+// Fits returns why mutations cannot be persisted or merged, or nil if they can.
 func (d *Journal) Fits(muts []journal.Mutation) error {
 	if len(muts) == 0 {
 		return nil
@@ -117,7 +119,7 @@ func (d *Journal) Fits(muts []journal.Mutation) error {
 	return d.s.admissible(plain)
 }
 
-// Fenced returns those of some incarnations that were fenced.
+// Fenced returns those of the given incarnations that are fenced.
 func (d *Journal) Fenced(_ context.Context, incarnations ...uint32) (out []uint32, err error) {
 	if err := d.s.begin(); err != nil {
 		return nil, err
@@ -154,7 +156,7 @@ func (d *Journal) Incarnations(ctx context.Context) (out []uint32, err error) {
 	return out, errors.Join(it.Error(), it.Close(), context.Cause(ctx))
 }
 
-// Remove forgets an incarnation, and its journal, for good.
+// Remove removes an incarnation and its journal, durably.
 func (d *Journal) Remove(_ context.Context, o uint32) error {
 	if err := d.s.begin(); err != nil {
 		return err
@@ -164,7 +166,7 @@ func (d *Journal) Remove(_ context.Context, o uint32) error {
 	if err != nil {
 		return err
 	}
-	l.mu.Lock() // no Persist is under way, and none begins
+	l.mu.Lock() // no Persist of it is under way, and none begins
 	defer l.mu.Unlock()
 	batch := d.s.db.NewBatch()
 	defer batch.Close()

@@ -22,7 +22,7 @@ import (
 	"github.com/freshet-cache/freshet/store/tablet"
 )
 
-// Why a directory was refused. Nothing in it was changed.
+// Why Open refuses a directory. Nothing in it was changed.
 var (
 	ErrForeign = errors.New("pebble: the directory holds files that are not freshet's; choose an empty or a new one")
 	ErrNewer   = errors.New("pebble: the directory was written by a newer freshet; run that version, or a newer one")
@@ -36,7 +36,8 @@ const (
 	dbDir      = "db"
 )
 
-// Open opens the store in dir, or makes one if dir is empty or does not exist.
+// Open opens the store in dir, or makes one if dir is empty or does not exist. One process may have
+// it open at a time.
 func Open(dir string, opt Options) (*Store, error) {
 	opt.defaults()
 	if err := identify(dir); err != nil {
@@ -52,7 +53,7 @@ func Open(dir string, opt Options) (*Store, error) {
 	return s, nil
 }
 
-// identify makes sure that a directory is ours.
+// identify checks that a directory is empty or belongs to freshet.
 func identify(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -67,7 +68,7 @@ func identify(dir string) error {
 	b, err := os.ReadFile(filepath.Join(dir, markerFile))
 	switch {
 	case errors.Is(err, os.ErrNotExist) && len(entries) == 1 && entries[0].Name() == markerFile+".new":
-		return mark(dir) // a crash in the very beginning
+		return mark(dir) // a crash interrupted the first mark
 	case errors.Is(err, os.ErrNotExist):
 		return ErrForeign
 	case err != nil:
@@ -80,13 +81,13 @@ func identify(dir string) error {
 	return ErrDamaged
 }
 
-// mark makes an empty directory ours, before anything else is in it.
+// mark marks an empty directory as freshet's, before any other file is in it.
 func mark(dir string) error {
 	return durable.WriteFile(filepath.Join(dir, markerFile), []byte(marker))
 }
 
 func (s *Store) open() (err error) {
-	defer func() { // what pebble cannot read it sometimes panics on
+	defer func() { // pebble sometimes panics on what it cannot read
 		if r := recover(); r != nil {
 			err = fmt.Errorf("%w: %v", ErrDamaged, r)
 		}
@@ -115,7 +116,7 @@ func (s *Store) open() (err error) {
 	return nil
 }
 
-// recall reads what the store knows of itself.
+// recall reads the metadata of the store.
 func (s *Store) recall() error {
 	number := func(name string) (uint64, error) {
 		b, err := s.meta(name)
@@ -160,12 +161,12 @@ func (s *Store) meta(name string) ([]byte, error) {
 	return append([]byte(nil), b...), closer.Close()
 }
 
-// logger hears what pebble has to say. A fatal error, such as a log that cannot
-// be written, ends the store but not the process.
+// logger receives the log of pebble. A fatal error, such as a log file that cannot be written, ends
+// the store but not the process.
 type logger struct {
 	s  *Store
 	mu sync.Mutex
-	// said is when something of a form was last logged, and how often it was said since.
+	// said has for each format when it was last logged, and how often pebble repeated it since.
 	said map[string]*repeats
 }
 
@@ -175,13 +176,13 @@ type repeats struct {
 }
 
 const (
-	retell   = time.Minute // between two lines of one form
+	retell   = time.Minute // between two lines of the same format
 	maxForms = 64
 )
 
 func (l *logger) Infof(string, ...any) {}
 
-// Errorf logs what is new at once, and what repeats itself once a minute.
+// Errorf logs a new message at once, and a repeated one once a minute.
 func (l *logger) Errorf(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -201,9 +202,9 @@ func (l *logger) Errorf(format string, args ...any) {
 	r.at, r.count = time.Now(), 0
 }
 
-// Fatalf must not return: pebble relies on it. Where a call of this package is under way
-// it unwinds to do; pebble's own goroutines stop for good, holding what they hold. The
-// store is over then: it neither reads, writes nor closes pebble.
+// Fatalf never returns, because pebble relies on that. It first ends the store, which then neither
+// reads, writes nor closes pebble. If a write of this package is on the stack, Fatalf panics, and
+// do recovers. A goroutine of pebble itself stops for ever, with the locks that it holds.
 func (l *logger) Fatalf(format string, args ...any) {
 	err := fmt.Errorf("pebble: the store failed and takes no more requests; look at the disk and restart: %s", fmt.Sprintf(format, args...))
 	l.s.fail(err)
@@ -213,8 +214,8 @@ func (l *logger) Fatalf(format string, args ...any) {
 	select {}
 }
 
-// fail ends the store: what waits for pebble is released, for pebble may hold its locks for
-// ever.
+// fail ends the store and releases the callers that wait for pebble, because pebble may hold its
+// locks for ever.
 func (s *Store) fail(err error) {
 	if s.failed.CompareAndSwap(nil, &err) {
 		s.opt.Logger.Error("store", "err", err)
@@ -222,8 +223,8 @@ func (s *Store) fail(err error) {
 	}
 }
 
-// do carries out a write of pebble's. An error means that nobody knows whether it will be
-// there after a restart; nothing is written until then.
+// do runs a write of pebble. After an error the write may or may not be there after a restart.
+// After a panic of pebble the store writes nothing until then.
 func (s *Store) do(write func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -234,7 +235,7 @@ func (s *Store) do(write func() error) (err error) {
 	return write()
 }
 
-// set is a write of one key of the store's own.
+// set writes one key of the store's metadata.
 func (s *Store) set(key, value []byte, how *pebble.WriteOptions) error {
 	return s.do(func() error { return s.db.Set(key, value, how) })
 }
@@ -244,12 +245,12 @@ func (s *Store) apply(batch *pebble.Batch) error {
 	return s.do(func() error { return s.db.Apply(batch, s.sync()) })
 }
 
-// applyLater commits a batch that a crash may forget.
+// applyLater commits a batch that a crash may lose.
 func (s *Store) applyLater(batch *pebble.Batch) error {
 	return s.do(func() error { return s.db.Apply(batch, pebble.NoSync) })
 }
 
-// maintain forgets and splits, now and then.
+// maintain removes old rows and splits large tablets at every Options.Sweep.
 func (s *Store) maintain(ctx context.Context) {
 	tick := time.NewTicker(s.opt.Sweep)
 	defer tick.Stop()

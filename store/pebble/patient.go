@@ -9,24 +9,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patient is a file system on which opening a file waits for a descriptor, and for space
-// a moment. Pebble takes a failure of some files for the end, and tries others again at
-// once and without end.
+// patient is a file system that waits for a descriptor when it opens a file, and a moment for
+// space. Pebble ends the process if it cannot open some files, and retries others at once, without
+// end.
 type patient struct {
 	vfs.FS
-	out   func(what string, err error) // told once of every spell
+	out   func(what string, err error) // called once for each series of failures
 	sleep func(time.Duration)
 
 	mu    sync.Mutex
-	spell bool // the last file could not be opened
+	spell bool // the last call could not open its file
 }
 
 const (
-	patience  = 10 * time.Minute // for a descriptor; without one pebble ends the process
-	fullPause = time.Second      // for space: pebble tries again by itself
+	patience  = 10 * time.Minute // for a descriptor: without one pebble ends the process
+	fullPause = time.Second      // for space: pebble retries by itself
 )
 
-// open calls do until there is a descriptor, or patience ends.
+// open calls do until a descriptor is free, or patience has passed.
 func (p *patient) open(what string, do func() (vfs.File, error)) (vfs.File, error) {
 	waited := time.Duration(0)
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, time.Second) {
@@ -46,7 +46,7 @@ func (p *patient) open(what string, do func() (vfs.File, error)) (vfs.File, erro
 	}
 }
 
-// tell says that a spell of failures begins.
+// tell calls out when a series of failures begins.
 func (p *patient) tell(what string, err error, failed bool) {
 	p.mu.Lock()
 	first := failed && !p.spell

@@ -1,9 +1,9 @@
-// Package pebble is the embedded store: what it acknowledged survives a SIGKILL
-// at any moment, and what a reader was shown is as durable as what a writer was
-// told. Commits to different keys share their syncs.
+// Package pebble is the embedded store. What it acknowledged survives a SIGKILL at any moment. What
+// a read returned is as durable as what a write was told. Commits to different keys share their
+// syncs.
 //
-// Guards are soft state, kept in memory: a restart forgets them, and every
-// writer that relied on one is refused.
+// Guards are soft state in memory: a restart forgets them, and the store then refuses every write
+// that carries one.
 package pebble
 
 import (
@@ -29,34 +29,34 @@ import (
 
 // Options configure a Store. The zero value works.
 type Options struct {
-	// NoSync lets commits return before they are durable: a crash of the machine
-	// may lose the latest, one of the process does not.
+	// NoSync lets commits return before they are durable. A crash of the machine may lose the
+	// latest commits; a crash of the process does not.
 	NoSync bool
-	// Unguarded lets every write commit, whatever token it carries. Nothing is safe
-	// then: it is for measuring what guards cost.
+	// Unguarded lets every write commit, whatever token it carries. No promise holds then: the
+	// option is for measuring what guards cost.
 	Unguarded bool
-	// MaxKey and MaxValue bound a row. Defaults 4 KiB and 16 MiB.
+	// MaxKey and MaxValue bound a row, in bytes. Defaults 4 KiB and 16 MiB.
 	MaxKey, MaxValue int
-	// MinFree is the free space below which writes are refused, but for those that only
-	// delete: they are refused below a quarter of it. Default 64 MiB.
+	// MinFree is the free space, in bytes, below which writes are refused. Writes that only delete
+	// are refused below a quarter of it. Default 64 MiB.
 	MinFree uint64
-	// Free returns the free space of a directory. Default: what the system says.
+	// Free returns the free space of a directory, in bytes. Default: what the system reports.
 	Free func(dir string) (uint64, error)
-	// CacheSize bounds the memory for blocks read. Default 64 MiB.
+	// CacheSize bounds the memory for blocks that were read, in bytes. Default 64 MiB.
 	CacheSize int64
-	// TabletBytes is the size beyond which a tablet is split. Default 256 MiB.
+	// TabletBytes is the size, in bytes, above which a tablet is split. Default 256 MiB.
 	TabletBytes uint64
 	// Grace is how long deletes and expired rows are remembered. Default 10 min.
 	Grace time.Duration
-	// Sweep is how often they are looked for. Default 30 s.
+	// Sweep is how often the store looks for rows older than Grace. Default 30 s.
 	Sweep time.Duration
-	// Logger hears of trouble. Default: discard.
+	// Logger receives what an operator should know. Default: the store logs nothing.
 	Logger *slog.Logger
 
-	fs vfs.FS // default: the machine's
+	fs vfs.FS // default: the file system of the machine
 }
 
-// MaxFiles is about how many descriptors a store keeps open.
+// MaxFiles is about how many file descriptors a store keeps open.
 const MaxFiles = 512
 
 func (o *Options) defaults() {
@@ -82,14 +82,14 @@ type Store struct {
 	db      *pebble.DB
 	tablets *tablet.Map
 	seed    maphash.Seed
-	stripes [stripes]sync.RWMutex // a key is written behind its stripe until it is durable, and read behind it
+	stripes [stripes]sync.RWMutex // a write of a key holds its stripe until it is durable; a read holds it too
 	clock   clock
 	space   space
-	floor   atomic.Uint64 // no version forgotten is above it
+	floor   atomic.Uint64 // no removed row has a higher version
 	failed  atomic.Pointer[error]
 	over    chan struct{} // closed when the store has failed
 	closed  atomic.Bool
-	calls   sync.RWMutex // held by calls, so that Close waits for them
+	calls   sync.RWMutex // held during calls, so that Close waits for them
 
 	mu       sync.Mutex // guards the versions
 	version  store.Version
@@ -101,7 +101,7 @@ type Store struct {
 
 const (
 	stripes  = 4096
-	reserve  = 1 << 21 // versions made durable at a time
+	reserve  = 1 << 21 // so many versions are reserved at a time
 	metaNext = "next version"
 	metaLow  = "floor"
 	metaTime = "clock"
@@ -117,7 +117,7 @@ func (s *Store) sync() *pebble.WriteOptions {
 	return pebble.Sync
 }
 
-// begin lets a call in, unless the store is closed or has failed.
+// begin admits a call, unless the store is closed or has failed. The caller releases s.calls.
 func (s *Store) begin() error {
 	s.calls.RLock()
 	err := s.ended()
@@ -130,7 +130,7 @@ func (s *Store) begin() error {
 	return err
 }
 
-// Load returns the row of key. What it returns is durable.
+// Load returns the row of key, which is durable.
 func (s *Store) Load(_ context.Context, key string) (store.Row, error) {
 	if err := s.begin(); err != nil {
 		return store.Row{}, err
@@ -160,8 +160,8 @@ func (s *Store) Load(_ context.Context, key string) (store.Row, error) {
 	return out, nil
 }
 
-// rlock takes the stripe of a key to read it, or fails if the store does meanwhile: a
-// writer may be stuck in pebble, and never release the stripe.
+// rlock locks the stripe of a key for reading. It returns an error if the store fails in the
+// meantime, because a writer may be stuck in pebble and never release the stripe.
 func (s *Store) rlock(key string) (unlock func(), err error) {
 	mu := &s.stripes[s.stripe(key)]
 	if !mu.TryRLock() {
@@ -173,7 +173,7 @@ func (s *Store) rlock(key string) (unlock func(), err error) {
 		select {
 		case <-got:
 		case <-s.over:
-			go func() { // should the writer release after all
+			go func() { // the writer may release it after all
 				<-got
 				mu.RUnlock()
 			}()
@@ -187,7 +187,7 @@ func (s *Store) rlock(key string) (unlock func(), err error) {
 	return mu.RUnlock, nil
 }
 
-// ended says why the store has failed, or is nil.
+// ended returns why the store has failed, or nil.
 func (s *Store) ended() error {
 	if err := s.failed.Load(); err != nil {
 		return fmt.Errorf("%w (%w)", store.ErrClosed, *err)
@@ -195,7 +195,7 @@ func (s *Store) ended() error {
 	return nil
 }
 
-// seen looks at a row at this moment; the clock is asked only if it matters.
+// seen returns a row as of now. It reads the clock only if the row expires.
 func (s *Store) seen(r row) (store.Row, error) {
 	if !r.expires() {
 		return r.seen(0), nil
@@ -242,7 +242,8 @@ func (s *Store) Commit(ctx context.Context, id store.ID, muts []store.Mutation) 
 	return s.commit(id, muts)
 }
 
-// admissible refuses what could never be stored.
+// admissible refuses mutations that the store can never keep, and those for which the disk has no
+// room.
 func (s *Store) admissible(muts []store.Mutation) error {
 	for _, m := range muts {
 		switch {
@@ -255,7 +256,8 @@ func (s *Store) admissible(muts []store.Mutation) error {
 	return s.space.check(s, muts)
 }
 
-// lock takes the stripes of the keys in order, each once.
+// lock locks the stripes of the keys in order, each once, so that no two commits wait for each
+// other.
 func (s *Store) lock(muts []store.Mutation) (unlock func()) {
 	if len(muts) == 1 {
 		mu := &s.stripes[s.stripe(muts[0].Key)]
@@ -278,7 +280,7 @@ func (s *Store) lock(muts []store.Mutation) (unlock func()) {
 	}
 }
 
-// commit is called behind the gate and the stripes.
+// commit writes muts in one batch. The caller is inside the gates and holds the stripes.
 func (s *Store) commit(id store.ID, muts []store.Mutation) ([]store.Stamp, error) {
 	stamps := make([]store.Stamp, len(muts))
 	batch := s.db.NewBatch()
@@ -299,7 +301,7 @@ func (s *Store) commit(id store.ID, muts []store.Mutation) ([]store.Stamp, error
 			if m.Check && now.Version != m.Expect && (ok || m.Expect != 0) {
 				return nil, fmt.Errorf("%w (key %q)", store.ErrConflict, m.Key)
 			}
-			if now.Exists { // what has expired has no deadline to keep
+			if now.Exists { // an expired row has no deadline to keep
 				was = old
 			}
 		}
@@ -357,8 +359,8 @@ func (s *Store) put(batch *pebble.Batch, id store.ID, m store.Mutation, was row)
 	return stamp, nil
 }
 
-// draw returns the next version. Versions are reserved, durably, many at a time,
-// so that none is given twice even if the commit it was for was lost.
+// draw returns the next version. The store reserves many versions at a time, durably, so that no
+// version is used twice even if its commit was lost.
 func (s *Store) draw() (store.Version, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -373,8 +375,7 @@ func (s *Store) draw() (store.Version, error) {
 	return s.version, nil
 }
 
-// SetGuard installs token over [low, high) once every write admitted there is
-// done.
+// SetGuard installs token over [low, high) when every write admitted there is done.
 func (s *Store) SetGuard(ctx context.Context, low, high string, token store.Token) error {
 	if err := s.begin(); err != nil {
 		return err
@@ -383,15 +384,15 @@ func (s *Store) SetGuard(ctx context.Context, low, high string, token store.Toke
 	return s.tablets.SetGuard(ctx, low, high, token)
 }
 
-// Splits are the tablet boundaries strictly inside (low, high).
+// Splits returns the tablet boundaries strictly inside (low, high).
 func (s *Store) Splits(_ context.Context, low, high string) ([]string, error) {
 	return s.tablets.Splits(low, high), nil
 }
 
-// Restart makes the tablet of key lose its guards, as a restart does.
+// Restart removes the guards of key's tablet, as a restart of the store does.
 func (s *Store) Restart(ctx context.Context, key string) error { return s.tablets.Restart(ctx, key) }
 
-// Split makes at a tablet boundary, for good.
+// Split adds the tablet boundary at. A restart keeps it.
 func (s *Store) Split(ctx context.Context, at string) error {
 	if at == "" {
 		return nil
@@ -399,13 +400,13 @@ func (s *Store) Split(ctx context.Context, at string) error {
 	return s.relayout(s.tablets.Split(ctx, at))
 }
 
-// Merge removes the tablet boundary at, for good.
+// Merge removes the tablet boundary at. A restart keeps the change.
 func (s *Store) Merge(ctx context.Context, at string) error {
 	return s.relayout(s.tablets.Merge(ctx, at))
 }
 
-// relayout writes the boundaries down. They guide splits of guards only, so one
-// that a crash forgets was never promised.
+// relayout stores the tablet boundaries. A crash may lose the latest one, because boundaries only
+// say where guards are split.
 func (s *Store) relayout(changed bool, err error) error {
 	if err != nil || !changed {
 		return err
@@ -417,7 +418,7 @@ func (s *Store) relayout(changed bool, err error) error {
 	return s.set(metaKey(metaTabs), appendList(nil, s.tablets.Splits("", "")), pebble.Sync)
 }
 
-// Close waits for calls under way and closes the store.
+// Close waits for the calls under way and closes the store. Later calls return store.ErrClosed.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
@@ -426,11 +427,11 @@ func (s *Store) Close() error {
 	s.done.Wait()
 	s.calls.Lock()
 	defer s.calls.Unlock()
-	if s.failed.Load() != nil { // pebble cannot be asked to close any more
+	if s.failed.Load() != nil { // after a failure, closing pebble could wait for ever
 		return nil
 	}
 	return s.db.Close()
 }
 
-// firstVersion is where a new store begins.
+// firstVersion returns the version at which a new store begins.
 func firstVersion() store.Version { return store.FirstVersion(time.Now(), rand.Uint64()) }

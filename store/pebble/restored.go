@@ -16,10 +16,10 @@ import (
 	"github.com/freshet-cache/freshet/store/journal"
 )
 
-// Restored prepares the store in dir for use after it was restored to an earlier state: versions go on above all that
-// were given since, incarnations of causal servers that have begun are over, and new ones have numbers above those that were
-// given since. The logs of asynchronous spaces are still asked for, so the incarnations there are not fenced. No process may
-// have the store open.
+// Restored prepares the store in dir for use after it was restored to an earlier state. Versions
+// continue above all that were used since. Incarnations of causal servers that have begun are
+// fenced, and new ones get numbers above those that were used since. Incarnations of asynchronous
+// spaces are not fenced, because their logs are still needed. No process may have the store open.
 func Restored(ctx context.Context, dir string) (err error) {
 	if _, err := os.Stat(filepath.Join(dir, markerFile)); err != nil {
 		return fmt.Errorf("pebble: no store is in %s: %w", dir, err)
@@ -40,13 +40,13 @@ func Restored(ctx context.Context, dir string) (err error) {
 	}
 	s.mu.Lock()
 	s.version = max(s.version, store.NextVersion(time.Now(), rand.Uint64()))
-	s.reserved = s.version // the next draw reserves
+	s.reserved = s.version // the next draw reserves versions
 	s.mu.Unlock()
 	_, err = s.draw()
 	return err
 }
 
-// skip ends the incarnations of a space, and leaves numbers out.
+// skip fences the incarnations of a space, and skips numbers that may have been used.
 func (s *Store) skip(ctx context.Context, space string) error {
 	d, err := s.Journal(space)
 	if err != nil {
@@ -67,7 +67,7 @@ func (s *Store) skip(ctx context.Context, space string) error {
 	return d.Fence(ctx, uint32(min(uint64(known.Newest)+journal.Skip, math.MaxUint32-1)))
 }
 
-// spaces are the names of the causal spaces in the store.
+// spaces returns the names of the causal spaces in the store.
 func (s *Store) spaces(ctx context.Context) (names []string, err error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{'c'}, UpperBound: []byte{'c' + 1}})
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *Store) spaces(ctx context.Context) (names []string, err error) {
 		}
 		name := string(k[2 : 2+int(k[1])])
 		names = append(names, name)
-		past := append(append([]byte{'c', byte(len(name))}, name...), 0xff) // kinds of keys are letters
+		past := append(append([]byte{'c', byte(len(name))}, name...), 0xff) // above every kind of key, which are letters
 		ok = it.SeekGE(past)
 	}
 	return names, errors.Join(it.Error(), it.Close(), context.Cause(ctx))

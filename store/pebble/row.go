@@ -8,13 +8,13 @@ import (
 	"github.com/freshet-cache/freshet/store"
 )
 
-// row is what stands under a key: a write, or the tombstone of a delete.
+// row is the stored state of a key: a write, or the tombstone of a delete.
 type row struct {
 	exists  bool
 	version store.Version
 	writer  store.ID
 	written int64 // Unix nanoseconds
-	at      int64 // of a tombstone, when it was made; else when the row expires, 0 never; Unix nanoseconds
+	at      int64 // Unix nanoseconds: of a tombstone, when it was made; otherwise when the row expires, 0 never
 	value   []byte
 }
 
@@ -37,7 +37,7 @@ func (r row) append(b []byte) []byte {
 	return append(b, r.value...)
 }
 
-// decodeRow reads a row; its value is a part of b.
+// decodeRow decodes a row. Its value is a part of b.
 func decodeRow(key string, b []byte) (r row, err error) {
 	if len(b) < rowHeader || b[0] != rowEncoding || b[1] > 1 || b[1] == 0 && len(b) > rowHeader {
 		return r, fmt.Errorf("pebble: the row of %q is damaged or of a newer version of freshet; restore it, or overwrite the key", key)
@@ -50,11 +50,10 @@ func decodeRow(key string, b []byte) (r row, err error) {
 	return r, nil
 }
 
-// expires reports whether the row is one that will be absent some day.
+// expires reports whether the row exists and has a TTL.
 func (r row) expires() bool { return r.exists && r.at != 0 }
 
-// seen is the row as Load returns it at now. Absence after expiry has a version
-// of its own.
+// seen returns the row as Load returns it at now. Absence after expiry has a version of its own.
 func (r row) seen(now int64) store.Row {
 	out := store.Row{Exists: r.exists, Version: r.version, Writer: r.writer, Written: time.Unix(0, r.written)}
 	if !r.expires() {
@@ -66,8 +65,8 @@ func (r row) seen(now int64) store.Row {
 	return out
 }
 
-// Keys: rows, the index by time of what can be forgotten, and what the store
-// knows of itself.
+// The keys of the database: rows, the index by time of rows to remove, and the metadata of the
+// store.
 func rowKey(key string) []byte { return append([]byte{'r'}, key...) }
 
 func timeKey(at int64, key string) []byte {
@@ -76,7 +75,7 @@ func timeKey(at int64, key string) []byte {
 
 func metaKey(name string) []byte { return append([]byte{'m'}, name...) }
 
-// appendList and decodeList code the tablet boundaries.
+// appendList and decodeList encode and decode the tablet boundaries.
 func appendList(b []byte, list []string) []byte {
 	b = append(b, rowEncoding)
 	for _, s := range list {

@@ -14,7 +14,8 @@ import (
 
 func (d *Journal) siblingKey(key string) []byte { return append(d.key('s'), key...) }
 
-// KeepSiblings says whether the space keeps concurrent writes, before it is used.
+// KeepSiblings says whether the space keeps siblings. Call it before the first use of the space. It
+// returns journal.ErrSiblings if the space was begun with the other setting.
 func (d *Journal) KeepSiblings(_ context.Context, concurrent bool) error {
 	if err := d.s.begin(); err != nil {
 		return err
@@ -26,7 +27,7 @@ func (d *Journal) KeepSiblings(_ context.Context, concurrent bool) error {
 	if err != nil {
 		return err
 	}
-	if was == nil { // before there was a choice, nothing was kept
+	if was == nil { // a space from before this setting keeps no siblings
 		was = []byte{0}
 		if used, err := d.used(); err != nil {
 			return err
@@ -47,7 +48,7 @@ func (d *Journal) KeepSiblings(_ context.Context, concurrent bool) error {
 // used reports whether an incarnation has begun.
 func (d *Journal) used() (bool, error) { return d.any(d.key('o'), d.key('o'+1)) }
 
-// A row of several versions is each of them behind its length.
+// A row with siblings is encoded as a list of versions, each after its length.
 func appendVersions(b []byte, versions []journal.Version) []byte {
 	for _, v := range versions {
 		one := appendJournalRow(nil, journal.Row{Exists: v.Exists, Value: v.Value, Stamp: v.Stamp, Dot: v.Dot})
@@ -72,7 +73,7 @@ func decodeVersions(b []byte) (out []journal.Version, err error) {
 	return out, nil
 }
 
-// siblingsOf is the row of a key where concurrent writes are kept.
+// siblingsOf returns the row of a key in a space that keeps siblings.
 func (d *Journal) siblingsOf(key string) (r journal.Row, err error) {
 	r.Stamp.Time = d.collected.Load()
 	b, err := d.read(d.siblingKey(key))
@@ -85,7 +86,7 @@ func (d *Journal) siblingsOf(key string) (r journal.Row, err error) {
 	return r, err
 }
 
-// join puts what a write leaves beside the versions of a key into a batch.
+// join adds a mutation to a batch, beside those versions of the key that it does not supersede.
 func (d *Journal) join(batch *pebble.Batch, w journal.Write, m journal.Mutation) error {
 	r, err := d.siblingsOf(m.Key)
 	if err != nil {
@@ -100,7 +101,7 @@ func (d *Journal) join(batch *pebble.Batch, w journal.Write, m journal.Mutation)
 	return batch.Set(d.siblingKey(m.Key), appendVersions(nil, append(stay, w.Version(&m))), nil)
 }
 
-// collectSiblings removes the deletions that are beside the versions of a key.
+// collectSiblings removes old deletions from the versions of a key.
 func (d *Journal) collectSiblings(key string, before uint64, grave []byte) error {
 	r, err := d.siblingsOf(key)
 	if err != nil {

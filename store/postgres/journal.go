@@ -17,24 +17,24 @@ import (
 	"github.com/freshet-cache/freshet/store/journal"
 )
 
-// Journal is the causal rows of one space in a schema, as package journal speaks of them.
-// It is safe for concurrent use, by any number of processes, and closed with the Store.
+// Journal has the causal rows of one space in a schema, with the promises of package journal. It is
+// safe for concurrent use, also by many processes. Closing the Store closes it.
 //
-// A row and its entry in the journal are written by one statement. What the fence rests
-// on is an advisory lock for each incarnation: Persist holds it shared, from before it looks
-// whether the incarnation may write up to its commit, and Fence and Forget hold it alone.
+// One statement writes a row and its entry in the journal. The fence uses an advisory lock for each
+// incarnation. Persist holds it shared, from before it checks that the incarnation may write until
+// its commit. Fence and Truncate hold it exclusively.
 type Journal struct {
 	s        *Store
 	space    string
 	sql      journalStatements
-	siblings atomic.Bool // concurrent writes are kept
+	siblings atomic.Bool // the space keeps siblings
 }
 
 type journalStatements struct {
 	load, persist, fetch, journal, begin, known, largest, fence, truncate, raise, collect, keepSiblings, kept, siblings, join, sweep, claim, merge, fenced string
 }
 
-// Journal returns the space of a name, which is made with its first row.
+// Journal returns the space with this name. Its first row creates it.
 func (s *Store) Journal(space string) (*Journal, error) {
 	if space == "" || len(space) > 255 || strings.ContainsRune(space, 0) {
 		return nil, fmt.Errorf("postgres: a space has a name of 1 to 255 bytes without zeros, not %q", space)
@@ -77,8 +77,8 @@ func (s *Store) Journal(space string) (*Journal, error) {
 	}}, nil
 }
 
-// lock is the advisory lock of an incarnation. Others that are taken for the same only wait
-// for each other.
+// lock returns the number of an incarnation's advisory lock. If two incarnations have the same
+// number, they only wait for each other.
 func (d *Journal) lock(incarnation uint32) int64 {
 	h := fnv.New64a()
 	_, _ = h.Write(binary.BigEndian.AppendUint32([]byte("freshet "+d.s.schema+" "+d.space+" "), incarnation))
@@ -116,7 +116,8 @@ func (d *Journal) Load(ctx context.Context, keys ...string) ([]journal.Row, erro
 	return rows, nil
 }
 
-// Begin makes an incarnation that may persist.
+// Begin makes an incarnation, which may then persist. It returns journal.ErrBegun if the number
+// belongs to another incarnation, or was fenced.
 func (d *Journal) Begin(ctx context.Context, incarnation uint32, name journal.Name) error {
 	done, err := d.s.pool.Exec(ctx, d.sql.begin, d.space, int64(incarnation), name[:])
 	switch {
@@ -128,7 +129,7 @@ func (d *Journal) Begin(ctx context.Context, incarnation uint32, name journal.Na
 	return nil
 }
 
-// Known is what the store knows of the incarnations of the space.
+// Known returns what the store knows of the incarnations of the space.
 func (d *Journal) Known(ctx context.Context) (k journal.Known, err error) {
 	var newest, term int64
 	var open []int64
@@ -142,7 +143,8 @@ func (d *Journal) Known(ctx context.Context) (k journal.Known, err error) {
 	return k, nil
 }
 
-// Persist commits a write.
+// Persist commits a write. It returns journal.ErrFenced if the incarnation is fenced or never
+// began.
 func (d *Journal) Persist(ctx context.Context, w journal.Write) error {
 	muts := slices.Clone(w.Muts)
 	slices.SortFunc(muts, func(a, b journal.Mutation) int { return cmp.Compare(a.Key, b.Key) })
@@ -179,7 +181,8 @@ func (d *Journal) Persist(ctx context.Context, w journal.Write) error {
 	return nil
 }
 
-// Fetch returns what the journal has of the dots, in their order.
+// Fetch returns the journal's entries of the dots, in the order of dots. It leaves out those that
+// the journal does not have.
 func (d *Journal) Fetch(ctx context.Context, dots []journal.Dot) ([][]byte, error) {
 	incarnations, numbers := make([]int64, len(dots)), make([]int64, len(dots))
 	for i, dot := range dots {
@@ -196,8 +199,9 @@ func (d *Journal) Fetch(ctx context.Context, dots []journal.Dot) ([][]byte, erro
 	return bodies, nil
 }
 
-// Entries returns up to limit entries of an incarnation behind the number after, in order,
-// and up to which number the incarnation has truncated. It is ErrFenced if it never began.
+// Entries returns up to limit entries of an incarnation with numbers above after, in order.
+// truncated is the number up to which the journal of the incarnation was truncated. Entries returns
+// journal.ErrFenced if the incarnation never began.
 func (d *Journal) Entries(ctx context.Context, incarnation uint32, after uint64, limit int) (entries []journal.Entry, truncated uint64, err error) {
 	found, err := d.s.pool.Query(ctx, d.sql.journal, d.space, int64(incarnation), int64(after), limit)
 	if err != nil {
@@ -226,13 +230,13 @@ func (d *Journal) Entries(ctx context.Context, incarnation uint32, after uint64,
 	return entries, truncated, nil
 }
 
-// Truncate lets the journal drop an incarnation's writes up to a number. It is ErrFenced if the
-// incarnation is.
+// Truncate lets the journal drop an incarnation's writes up to a number. It returns
+// journal.ErrFenced if the incarnation is fenced.
 func (d *Journal) Truncate(ctx context.Context, incarnation uint32, upto uint64) error {
 	return d.truncate(ctx, incarnation, upto, false)
 }
 
-// TruncateFenced is Forget for an incarnation that is fenced.
+// TruncateFenced is Truncate for an incarnation that is fenced.
 func (d *Journal) TruncateFenced(ctx context.Context, incarnation uint32, upto uint64) error {
 	return d.truncate(ctx, incarnation, upto, true)
 }
@@ -242,16 +246,16 @@ func (d *Journal) truncate(ctx context.Context, incarnation uint32, upto uint64,
 	err := d.s.guards.QueryRow(ctx, d.sql.truncate, d.space, d.lock(incarnation), int64(incarnation), int64(upto), fenced).Scan(&begun)
 	switch {
 	case err != nil:
-		return d.s.failed("letting go of the journal", err)
+		return d.s.failed("truncating the journal", err)
 	case !begun:
 		return journal.ErrFenced
 	}
 	return nil
 }
 
-// CollectTombstones forgets deleted keys whose stamps have a smaller time. A row that somebody is
-// writing just then is left to the next time, and one that was deleted externally
-// until the journal has truncated that.
+// CollectTombstones removes the tombstones whose stamps have a smaller time. It leaves a row that
+// another transaction is writing to the next call. It keeps the tombstone of an external write
+// until the journal of external writes is truncated up to it.
 func (d *Journal) CollectTombstones(ctx context.Context, before uint64) error {
 	if _, err := d.s.pool.Exec(ctx, d.sql.raise, d.space, int64(before)); err != nil {
 		return d.s.failed("forgetting deleted keys", err)
@@ -269,8 +273,8 @@ func (d *Journal) CollectTombstones(ctx context.Context, before uint64) error {
 	return nil
 }
 
-// Fence ends an incarnation, also one that has not begun. It waits for the writes of the
-// incarnation that are under way, for as long as those may take.
+// Fence ends an incarnation, even one that has not begun: none of its writes takes effect any more.
+// It waits for the incarnation's writes that are under way, for as long as they may take.
 func (d *Journal) Fence(ctx context.Context, incarnation uint32) error {
 	if _, err := d.s.guards.Exec(ctx, d.sql.fence, d.space, d.lock(incarnation), int64(incarnation)); err != nil {
 		return d.s.failed("fencing an incarnation", err)
@@ -278,8 +282,8 @@ func (d *Journal) Fence(ctx context.Context, incarnation uint32) error {
 	return nil
 }
 
-// Largest returns the largest time of a stamp that was ever persisted. It looks at all
-// entries of the journal.
+// Largest returns the largest time of a stamp that was ever persisted. It reads all entries of the
+// journal.
 func (d *Journal) Largest(ctx context.Context) (uint64, error) {
 	var time int64
 	if err := d.s.pool.QueryRow(ctx, d.sql.largest, d.space).Scan(&time); err != nil {

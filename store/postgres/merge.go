@@ -11,8 +11,9 @@ import (
 	"github.com/freshet-cache/freshet/store/journal"
 )
 
-// Claim lets nobody merge any more in a smaller term. It waits for the merge that is under
-// way, for as long as that may take.
+// Claim refuses every later Merge of a smaller term, and returns the mark of the last Merge. It
+// waits for a Merge that is under way, for as long as it may take. It returns journal.ErrFenced if
+// a larger term has claimed.
 func (d *Journal) Claim(ctx context.Context, term uint64) (mark []byte, err error) {
 	if err := d.s.pool.QueryRow(ctx, d.sql.claim, d.space, int64(term)).Scan(&mark); err != nil {
 		return nil, d.s.failed("claiming the rows of a space", err)
@@ -23,7 +24,8 @@ func (d *Journal) Claim(ctx context.Context, term uint64) (mark []byte, err erro
 	return mark, nil
 }
 
-// Merge lets rows compete with those that are there.
+// Merge stores those rows of f that win by their stamps. It returns journal.ErrFenced if another
+// term has claimed.
 func (d *Journal) Merge(ctx context.Context, f journal.Flush) error {
 	rows := slices.Clone(f.Rows)
 	slices.SortFunc(rows, func(a, b journal.Keyed) int { return cmp.Compare(a.Key, b.Key) })
@@ -58,7 +60,7 @@ func (d *Journal) Merge(ctx context.Context, f journal.Flush) error {
 	return nil
 }
 
-// Fits says what is wrong with mutations that can never be persisted, or merged.
+// Fits returns why mutations can never be persisted or merged, or nil if they can.
 func (d *Journal) Fits(muts []journal.Mutation) error {
 	for _, m := range muts {
 		if err := d.s.admissible([]store.Mutation{{Key: m.Key, Value: m.Value, Delete: m.Delete}}); err != nil {
@@ -68,7 +70,7 @@ func (d *Journal) Fits(muts []journal.Mutation) error {
 	return nil
 }
 
-// Fenced returns those of some incarnations that were fenced.
+// Fenced returns those of the given incarnations that are fenced.
 func (d *Journal) Fenced(ctx context.Context, incarnations ...uint32) ([]uint32, error) {
 	all := make([]int64, len(incarnations))
 	for i, o := range incarnations {

@@ -21,8 +21,8 @@ import (
 // schemaFormat is the format that this freshet makes and reads.
 const schemaFormat = 8
 
-// formats has a script for each format, which makes it of the one before; the first makes the
-// schema. Scripts of former formats are never edited: databases that ran them exist.
+// formats has a script for each format, which upgrades from the format before; the first one makes
+// the schema. Scripts of former formats are never edited, because databases that ran them exist.
 //
 //go:embed schema
 var formats embed.FS
@@ -33,26 +33,24 @@ func script(format int, names ...string) (string, error) {
 	return strings.NewReplacer(names...).Replace(string(b)), err
 }
 
-// Migration says what Migrate is to do besides.
+// Migration says what else Migrate should do.
 type Migration struct {
-	// Partitions are the bounds between the partitions of the rows, which become
-	// split points. They can be chosen only when the schema is made. Default: one
-	// table.
+	// Partitions are the bounds between the partitions of the rows, which become split points. They
+	// can be chosen only when the schema is made. Default: one table.
 	Partitions []string
 	// Grant gives a role what freshet serve needs, and no more.
 	Grant string
-	// Adopt lets the next cluster that comes use the schema, whoever used it: stop
-	// the other one first.
+	// Adopt lets the next cluster use the schema, even if another one has used it. Stop the other
+	// cluster first.
 	Adopt bool
-	// Restored says that the database was restored to an earlier state: versions go on above
-	// all that were given since, incarnations of causal servers that have begun are over, and new ones
-	// have numbers above those that were given since. No process may run.
+	// Restored says that the database was restored to an earlier state. Versions continue above all
+	// that were used since. Incarnations of causal servers that have begun are fenced, and new ones
+	// get numbers above those that were used since. No process may run.
 	Restored bool
 }
 
-// Migrate makes or upgrades the schema that a URL names, in one transaction. The
-// role must be allowed to create it, or own it. It does nothing to a schema that is
-// as it should be.
+// Migrate makes or upgrades the schema that a URL names, in one transaction. The role must be
+// allowed to create the schema, or own it. Migrate changes nothing if the schema is up to date.
 func Migrate(ctx context.Context, url string, m Migration) error {
 	cfg, schema, err := parse(url)
 	if err != nil {
@@ -122,8 +120,8 @@ func (m Migration) run(ctx context.Context, tx pgx.Tx, schema string) error {
 	return nil
 }
 
-// restored keeps what was given in a history that is gone from being given again. The logs of asynchronous spaces are
-// still asked for, so the incarnations there are not fenced.
+// restored skips the versions and incarnations that the lost history may have used. Incarnations of
+// asynchronous spaces are not fenced, because their logs are still needed.
 func restored(ctx context.Context, tx pgx.Tx, schema string) error {
 	for _, sql := range []string{
 		fmt.Sprintf(`SELECT setval('{{schema}}.version', greatest(%d, (SELECT last_value FROM {{schema}}.version)))`, store.NextVersion(time.Now(), rand.Uint64())),
@@ -175,7 +173,8 @@ func (m Migration) create(ctx context.Context, tx pgx.Tx, schema string) error {
 
 var bound = regexp.MustCompile(`^FOR VALUES FROM \('\\x([0-9a-f]*)'\)`)
 
-// lower is where a partition begins, as pg_get_expr tells it; empty if nowhere.
+// lower returns where a partition begins, from the text of pg_get_expr; empty if it has no lower
+// bound.
 func lower(expr string) string {
 	if m := bound.FindStringSubmatch(expr); m != nil {
 		b, _ := hex.DecodeString(m[1])
@@ -184,7 +183,7 @@ func lower(expr string) string {
 	return ""
 }
 
-// sweepOn forgets deletes and expired rows now and then.
+// sweepOn removes old deletes and expired rows at every Options.Sweep.
 func (s *Store) sweepOn(ctx context.Context) {
 	defer close(s.done)
 	t := time.NewTicker(s.opt.Sweep)
@@ -201,11 +200,11 @@ func (s *Store) sweepOn(ctx context.Context) {
 	}
 }
 
-// sweepRows bounds the rows that one transaction forgets.
+// sweepRows bounds the rows that one transaction removes.
 const sweepRows = 1000
 
-// sweep forgets what was deleted or has expired before the grace. Of several
-// processes one does it at a time: who holds the row of meta.
+// sweep removes rows that were deleted or have expired longer than the grace ago. One process at a
+// time does so: the one that holds the row of meta.
 func (s *Store) sweep(ctx context.Context) error {
 	grace := s.opt.Grace.Microseconds()
 	for more := true; more; {

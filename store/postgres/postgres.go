@@ -1,18 +1,19 @@
-// Package postgres is a store in PostgreSQL: an unmodified server, version 13 or
-// later, and a role without privileges beyond the tables of one schema.
+// Package postgres is a store in PostgreSQL: an unmodified server, version 13 or later, and a role
+// without privileges beyond the tables of one schema.
 //
-// Rows are durable when Commit has returned, as far as the server keeps what it
-// acknowledged. Guards are rows of an unlogged table, which a crash of the server
-// empties: exactly the soft state that package store speaks of. The fence rests
-// on row locks: a write locks a guard FOR SHARE in the statement that writes, or
-// before it in the same transaction, compares the version that stands when it has
-// the lock, and holds it up to its commit; SetGuard locks the guards it changes FOR
-// UPDATE, and so waits for every write that has checked them. Guards are striped:
-// a connection's writes lock one of 32 rows, so that writers do not meet.
+// Rows are durable when Commit has returned, as far as the server keeps what it acknowledged.
+// Guards are rows of an unlogged table, which a crash of the server empties: exactly the soft state
+// that package store describes.
 //
-// An expired row is replaced by a tombstone by the first who sees it, before anybody is told: a
-// clock of the server that steps back cannot revive it. A clock that jumps forward
-// ends TTLs early, as nodes see it, by as much.
+// The fence uses row locks. A write locks a guard FOR SHARE, in the statement that writes or before
+// it in the same transaction. It compares the token of the row version that it has locked, and
+// holds the lock until its commit. SetGuard locks the guards that it changes FOR UPDATE, and so
+// waits for every write that has checked them. Guards are striped: the writes of a connection lock
+// one of 32 rows, so that writers do not contend.
+//
+// The first read that sees an expired row replaces it by a tombstone before it answers. A server
+// clock that steps back therefore cannot revive the row. A clock that jumps forward ends TTLs early
+// by as much, as nodes see it.
 package postgres
 
 import (
@@ -37,35 +38,34 @@ import (
 // MaxKey is the longest key, in bytes, that an index of PostgreSQL takes.
 const MaxKey = 2600
 
-// Options configure a Store. The zero value works, for a server at the defaults
-// of libpq.
+// Options configure a Store. The zero value works, for a server at the defaults of libpq.
 type Options struct {
-	// URL as libpq takes it: postgres://user:password@host:port/database?sslmode=...,
-	// with schema=NAME (default freshet) and pool_max_conns=N (default 32) besides.
+	// URL is a URL of libpq: postgres://user:password@host:port/database?sslmode=... It may also
+	// have schema=NAME (default freshet) and pool_max_conns=N (default 32).
 	URL string
-	// Cluster uses the schema from now on, or Open fails if another does. Default:
-	// whoever does.
+	// Cluster names the cluster that uses the schema from now on. Open fails if another cluster
+	// uses it. Default: Open does not check.
 	Cluster string
-	// MaxKey and MaxValue bound keys and values, in bytes. Default 2600, which is
-	// also the most, and 16 MiB.
+	// MaxKey and MaxValue bound keys and values, in bytes. Default 2600, which is also the most,
+	// and 16 MiB.
 	MaxKey, MaxValue int
-	// Timeout bounds every statement, in the server too, so that no write can hold
-	// a guard for longer; but for a commit that waits for a synchronous standby, which
-	// no limit of the server ends. Default 5 s.
+	// Timeout bounds every statement, in the server too, so that no write holds a guard for longer.
+	// The exception is a commit that waits for a synchronous standby, which no limit of the server
+	// ends. Default 5 s.
 	Timeout time.Duration
-	// Unguarded lets every blind write of one key commit, whatever token it carries.
-	// Nothing is safe then: it is for measuring what guards cost.
+	// Unguarded lets every blind write of one key commit, whatever token it carries. No promise
+	// holds then: the option is for measuring what guards cost.
 	Unguarded bool
-	// Grace is how long deletes and expired rows are remembered. Default 10 min, at
-	// least four times Timeout: nothing may be on its way for as long.
+	// Grace is how long deletes and expired rows are remembered. No request may be in flight for so
+	// long. Default 10 min, at least four times Timeout.
 	Grace time.Duration
-	// Sweep is how often they are looked for. Default 1 min.
+	// Sweep is how often the store looks for rows older than Grace. Default 1 min.
 	Sweep time.Duration
-	// Logger hears of what an operator should know. Default: discard.
+	// Logger receives what an operator should know. Default: the store logs nothing.
 	Logger *slog.Logger
 }
 
-// Why a database was refused. Nothing in it was changed.
+// Why Open refuses a database. Nothing in it was changed.
 var (
 	ErrNotMigrated = errors.New("postgres: the schema is not there, or older than this freshet: run freshet migrate --store URL")
 	ErrNewer       = errors.New("postgres: the schema was made by a newer freshet; run that version, or a newer one")
@@ -74,13 +74,12 @@ var (
 	ErrStandby     = errors.New("postgres: the server is a standby; connect to the primary (target_session_attrs=primary in the URL)")
 )
 
-// Store is a store in PostgreSQL. It is safe for concurrent use, by many
-// processes too.
+// Store is a store in PostgreSQL. It is safe for concurrent use, also by many processes.
 type Store struct {
 	opt    Options
 	schema string        // quoted
 	pool   *pgxpool.Pool // reads and writes
-	guards *pgxpool.Pool // apart, so that a guard never waits for a connection behind writes
+	guards *pgxpool.Pool // separate, so that a guard never waits for a connection behind writes
 	sql    statements
 	closed atomic.Bool
 
@@ -113,10 +112,10 @@ func (o *Options) defaults() {
 	}
 }
 
-// parse is the configuration that a URL means, and the schema, quoted.
+// parse returns the configuration of a URL, and the schema, quoted.
 func parse(url string) (*pgxpool.Config, string, error) {
 	cfg, err := pgxpool.ParseConfig(url)
-	if err != nil { // pgx leaves passwords out of it
+	if err != nil { // pgx leaves passwords out of the error
 		return nil, "", fmt.Errorf("postgres: the URL cannot be read: %w", err)
 	}
 	p := cfg.ConnConfig.RuntimeParams
@@ -131,13 +130,13 @@ func parse(url string) (*pgxpool.Config, string, error) {
 		cfg.MaxConns = 32
 	}
 	p["default_transaction_isolation"] = "read committed" // the fence needs it
-	// A client that vanishes between a statement and its end must not keep its locks.
+	// The server must notice a vanished client, or its locks would stay.
 	p["tcp_keepalives_idle"], p["tcp_keepalives_interval"], p["tcp_keepalives_count"] = "3", "2", "3"
 	several := func(f *pgconn.FallbackConfig) bool {
 		return f.Host != cfg.ConnConfig.Host || f.Port != cfg.ConnConfig.Port
 	}
 	if cfg.ConnConfig.ValidateConnect == nil && slices.ContainsFunc(cfg.ConnConfig.Fallbacks, several) {
-		cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary // of several servers one takes writes
+		cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary // of several servers, one takes writes
 	}
 	if p["application_name"] == "" {
 		p["application_name"] = "freshet"
@@ -145,7 +144,8 @@ func parse(url string) (*pgxpool.Config, string, error) {
 	return cfg, pgx.Identifier{schema}.Sanitize(), nil
 }
 
-// Open connects to a database whose schema Migrate has made.
+// Open connects to a database whose schema Migrate has made. The errors above say why it refuses
+// one.
 func Open(ctx context.Context, opt Options) (*Store, error) {
 	opt.defaults()
 	cfg, schema, err := parse(opt.URL)
@@ -184,11 +184,12 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	return s, nil
 }
 
-// abandon keeps pgx from sending cancel requests: a connection whose deadline has passed
-// is left to itself. A cancel request ends the wait for a synchronous standby, and the
-// server then shows everybody a commit that no standby has and that a failover would
-// lose. Statements end by the limits that the server has been told, and a backend that
-// waits for a standby goes on waiting, with its row unseen and its guard held.
+// abandon keeps pgx from sending cancel requests: it leaves a connection whose deadline has passed
+// alone. A cancel request would end the wait for a synchronous standby. The server would then show
+// a commit that no standby has and that a failover would lose.
+//
+// Statements end by the limits of the server. A backend that waits for a standby continues to wait,
+// with its row invisible and its guard locked.
 func abandon(cfg *pgxpool.Config) {
 	cfg.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
 		var connected atomic.Bool
@@ -253,7 +254,7 @@ func (s *Store) check(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the store, when the calls under way have ended; later ones fail.
+// Close waits for the calls under way and closes the store. Later calls fail.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
@@ -265,18 +266,18 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// covering finds the guard of a key; every row's key lies in one.
+// covering finds the guard of a key; every key lies in one guard.
 const covering = " low <= %[1]s AND (high = '' OR high > %[1]s) ORDER BY low DESC LIMIT 1"
 
-// prepare writes the statements for a schema.
+// prepare returns the statements for a schema.
 func prepare(schema string) statements {
 	guard := func(stripe, key string) string {
 		return "SELECT token FROM " + schema + ".guards WHERE stripe = " + stripe + " AND" + fmt.Sprintf(covering, key)
 	}
 	fill := strings.NewReplacer("{{schema}}", schema, "{{own}}", guard("pg_backend_pid() % 32", "$1"), "{{any}}", guard("0", "$1")).Replace
 	return statements{
-		// The time is that of the statement's begin, next to its snapshot: what is read
-		// later than the snapshot must not be judged by a later time.
+		// The statement's start is next to its snapshot. A later time must not judge what an
+		// earlier snapshot has read.
 		load: fill(`SELECT r.value, r.version, r.writer, r.written, r.expires, statement_timestamp(), ({{any}}), m.floor
 			FROM {{schema}}.meta m LEFT JOIN {{schema}}.rows r ON r.key = $1`),
 		look: fill(`SELECT r.version, r.writer::text, ({{any}})::text, m.floor
@@ -299,9 +300,9 @@ func prepare(schema string) statements {
 		count: fill(`SELECT count(*) FROM {{schema}}.rows WHERE value IS NOT NULL AND (expires IS NULL OR expires > statement_timestamp())`),
 		splits: fill(`SELECT pg_get_expr(c.relpartbound, c.oid) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
 			WHERE i.inhparent = '{{schema}}.rows'::regclass`),
-		// Expired rows are replaced by tombstones first, as a read does, and forgotten when the grace
-		// has passed once more. The floor is the version of the absence that is
-		// forgotten, or the odd one after a delete: none that a write will have.
+		// A sweep first replaces expired rows by tombstones, as a read does, and removes them when
+		// the grace has passed once more. The floor becomes the version of a removed absence, or
+		// the odd one after a delete, which no write ever has.
 		sweepExpired: fill(`WITH old AS (UPDATE {{schema}}.rows SET value = NULL, version = version + 1, written = clock_timestamp(), expires = NULL WHERE key IN
 			(SELECT key FROM {{schema}}.rows WHERE expires < clock_timestamp() - $1::bigint * interval '1 microsecond' LIMIT $2 FOR UPDATE SKIP LOCKED)
 			RETURNING key) SELECT count(*) FROM old`),
@@ -312,7 +313,7 @@ func prepare(schema string) statements {
 	}
 }
 
-// unguarded is the statement that writes one key without its guard.
+// unguarded returns the statement that writes one key without its guard.
 func unguarded(put string) string {
 	i, j := strings.Index(put, "(SELECT token"), strings.Index(put, ", w AS")
 	return put[:i] + "(SELECT $4::uuid AS token)" + put[j:]
@@ -349,16 +350,16 @@ func (s *Store) Load(ctx context.Context, key string) (store.Row, error) {
 		}
 		done, err := s.pool.Exec(ctx, s.sql.collect, []byte(key), version.Int64)
 		if err != nil {
-			return store.Row{}, s.failed("burying "+quote(key), err)
+			return store.Row{}, s.failed("replacing by a tombstone "+quote(key), err)
 		}
 		if done.RowsAffected() == 1 {
 			return store.Row{Version: row.Version + 1, Writer: row.Writer, Written: expires.Time, Guard: row.Guard}, nil
-		} // somebody else has written or collected it
+		} // another process has written or collected the row
 	}
 }
 
-// Splits are the bounds of the table's partitions strictly inside (low, high). A
-// guard may lie across them: they are where pieces are best cut.
+// Splits returns the bounds of the table's partitions strictly inside (low, high). A guard may lie
+// across them; they are only good points to cut at.
 func (s *Store) Splits(ctx context.Context, low, high string) ([]string, error) {
 	rows, err := s.pool.Query(ctx, s.sql.splits)
 	if err != nil {
@@ -378,8 +379,8 @@ func (s *Store) Splits(ctx context.Context, low, high string) ([]string, error) 
 	return slices.Compact(points), nil
 }
 
-// Scan returns up to limit keys that exist, from the first one at or after from;
-// next is where to go on, unless done.
+// Scan returns up to limit keys that exist, from the first one at or after from. next is where to
+// continue unless done.
 func (s *Store) Scan(ctx context.Context, from string, limit int) (keys []string, next string, done bool, err error) {
 	rows, err := s.pool.Query(ctx, s.sql.scan, []byte(from), limit+1)
 	if err != nil {
@@ -398,7 +399,7 @@ func (s *Store) Scan(ctx context.Context, from string, limit int) (keys []string
 	return keys, "", true, nil
 }
 
-// Count returns how many keys exist. It looks at all of them.
+// Count returns how many keys exist. It reads all rows.
 func (s *Store) Count(ctx context.Context) (n int, err error) {
 	if err := s.pool.QueryRow(ctx, s.sql.count).Scan(&n); err != nil {
 		return 0, s.failed("counting", err)

@@ -8,7 +8,8 @@ import (
 	"github.com/freshet-cache/freshet/store/journal"
 )
 
-// KeepSiblings says whether the space keeps concurrent writes, before it is used.
+// KeepSiblings says whether the space keeps siblings. Call it before the first use of the space. It
+// returns journal.ErrSiblings if the space was begun with the other setting.
 func (d *Journal) KeepSiblings(ctx context.Context, concurrent bool) error {
 	if _, err := d.s.pool.Exec(ctx, d.sql.keepSiblings, d.space, concurrent); err != nil {
 		return d.s.failed("choosing whether concurrent writes are kept", err)
@@ -24,7 +25,7 @@ func (d *Journal) KeepSiblings(ctx context.Context, concurrent bool) error {
 	return nil
 }
 
-// siblingsOf is Load where concurrent writes are kept.
+// siblingsOf is Load in a space that keeps siblings.
 func (d *Journal) siblingsOf(ctx context.Context, keys []string) ([]journal.Row, error) {
 	names := make([][]byte, len(keys))
 	for i, k := range keys {
@@ -52,7 +53,7 @@ func (d *Journal) siblingsOf(ctx context.Context, keys []string) ([]journal.Row,
 	return rows, nil
 }
 
-// supersedes are the versions whose place mutations take, as causal_persist_siblings wants them.
+// supersedes returns the versions that mutations replace, as arguments of causal_persist_siblings.
 func supersedes(muts []journal.Mutation) []any {
 	keys, incarnations, numbers := [][]byte{}, []int64{}, []int64{}
 	for _, m := range muts {

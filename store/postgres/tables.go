@@ -16,41 +16,40 @@ import (
 	"github.com/freshet-cache/freshet/store"
 )
 
-// ErrEnded means that an update's function ended its transaction itself: what it did
-// before that is committed, and no guard was looked at.
+// ErrEnded means that an update's function ended its transaction itself. What it did before that is
+// committed, and the guards were not checked.
 var ErrEnded = errors.New("postgres: the update's function ended its transaction itself, and what it did before is not guarded: leave COMMIT and ROLLBACK to Update")
 
-// Tables are a user's own tables in the database of a Store, as linear.NewView wants
-// them, in transactions of pgx. It is safe for concurrent use.
+// Tables gives linear.NewView the user's own tables in the database of a Store, in transactions of
+// pgx. It is safe for concurrent use.
 type Tables struct {
 	marks
 	pool *pgxpool.Pool
 }
 
-// SQLTables are Tables in transactions of database/sql, whatever its driver for
-// PostgreSQL is.
+// SQLTables is Tables in transactions of database/sql, with any driver for PostgreSQL.
 type SQLTables struct {
 	marks
 	db *sql.DB
 }
 
-// marks is what both need of the store: guards, and the versions of keys.
+// marks is what both kinds of tables need of the store: guards, and the versions of keys.
 type marks struct{ s *Store }
 
-// SetGuard installs token over [low, high). See Store.
+// SetGuard installs token over [low, high). See Store.SetGuard.
 func (m marks) SetGuard(ctx context.Context, low, high string, token store.Token) error {
 	return m.s.SetGuard(ctx, low, high, token)
 }
 
-// Splits are where ranges are best cut. See Store.
+// Splits returns good points to cut ranges at. See Store.Splits.
 func (m marks) Splits(ctx context.Context, low, high string) ([]string, error) {
 	return m.s.Splits(ctx, low, high)
 }
 
-// Tables gives access to the user's tables through pool, or the store's own
-// connections if it is nil. The pool must lead to the store's database, as a role that
-// may use both the tables and the store's schema. A schema holds the guards of one
-// View: give each its own (schema=NAME in the URL).
+// Tables gives access to the user's tables through pool, or through the store's own connections if
+// pool is nil. The pool must connect to the store's database, with a role that may use both the
+// tables and the store's schema. A schema holds the guards of one View: give each View its own
+// (schema=NAME in the URL).
 func (s *Store) Tables(ctx context.Context, pool *pgxpool.Pool) (*Tables, error) {
 	if pool == nil {
 		pool = s.pool
@@ -65,7 +64,7 @@ func (s *Store) Tables(ctx context.Context, pool *pgxpool.Pool) (*Tables, error)
 	return &Tables{marks{s}, pool}, nil
 }
 
-// SQLTables gives access to the user's tables through db. See Tables.
+// SQLTables gives access to the user's tables through db. See Store.Tables.
 func (s *Store) SQLTables(ctx context.Context, db *sql.DB) (*SQLTables, error) {
 	ask := func(q string, args ...any) row { return db.QueryRowContext(ctx, q, args...) }
 	if err := s.same(ctx, ask); err != nil {
@@ -80,7 +79,7 @@ type row interface{ Scan(dest ...any) error }
 
 type query func(q string, args ...any) row
 
-// same refuses a way to another database than the store's.
+// same refuses connections to another database than the store's.
 func (s *Store) same(ctx context.Context, theirs query) error {
 	const who = "SELECT current_database() || ' since ' || pg_postmaster_start_time()::text"
 	var a, b string
@@ -97,8 +96,8 @@ func (s *Store) same(ctx context.Context, theirs query) error {
 	return nil
 }
 
-// Snapshot calls read, if it is not nil, in a read-only snapshot, and returns what the
-// store knows of key besides, as of the same snapshot.
+// Snapshot calls read, if it is not nil, in a read-only snapshot. It returns what the store knows
+// of key as of the same snapshot.
 func (t *Tables) Snapshot(ctx context.Context, key string, read func(ctx context.Context, tx pgx.Tx) error) (store.Row, error) {
 	tx, err := t.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {
@@ -113,7 +112,7 @@ func (t *Tables) Snapshot(ctx context.Context, key string, read func(ctx context
 	return r, err
 }
 
-// Snapshot is that of Tables.
+// Snapshot is Tables.Snapshot for database/sql.
 func (t *SQLTables) Snapshot(ctx context.Context, key string, read func(ctx context.Context, tx *sql.Tx) error) (store.Row, error) {
 	tx, err := t.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
@@ -128,7 +127,7 @@ func (t *SQLTables) Snapshot(ctx context.Context, key string, read func(ctx cont
 	return r, err
 }
 
-// look reads what is known of a key: who wrote it, and the version that left.
+// look reads what the store knows of a key without its value: writer, version and guard.
 func (s *Store) look(key string, ask query) (store.Row, error) {
 	var version sql.NullInt64
 	var writer, guard sql.NullString
@@ -148,10 +147,10 @@ func fromUUID(text string) (b [16]byte) {
 	return b
 }
 
-// Transact calls write in a transaction, marks keys as written by id, and commits if
-// each one's guard stands. The transaction is READ COMMITTED; Options.Timeout bounds
-// each of its statements, and how long it may be idle. ErrGuardMismatch, and every
-// other error that is Definite, means that nothing was committed.
+// Transact calls write in a transaction, marks keys as written by id, and commits if each key's
+// guard is still the one in guards. The transaction is READ COMMITTED. Options.Timeout bounds each
+// of its statements, and how long it may be idle. After ErrGuardMismatch, and every other error
+// that is Definite, nothing is committed.
 func (t *Tables) Transact(ctx context.Context, id store.ID, keys []string, guards []store.Token, write func(ctx context.Context, tx pgx.Tx) error) error {
 	tx, err := t.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
 	if err != nil {
@@ -162,7 +161,7 @@ func (t *Tables) Transact(ctx context.Context, id store.ID, keys []string, guard
 	return a.run(id, keys, guards, func() error { return write(ctx, pinned{tx}) }, func() error { return tx.Commit(ctx) })
 }
 
-// Transact is that of Tables.
+// Transact is Tables.Transact for database/sql.
 func (t *SQLTables) Transact(ctx context.Context, id store.ID, keys []string, guards []store.Token, write func(ctx context.Context, tx *sql.Tx) error) error {
 	tx, err := t.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
@@ -199,7 +198,7 @@ func (a attempt) run(id store.ID, keys []string, guards []store.Token, write, co
 	switch {
 	case state(err) == "FR007", errors.Is(err, sql.ErrTxDone), errors.Is(err, pgx.ErrTxClosed):
 		return fmt.Errorf("%w: %w", store.ErrRefused, ErrEnded)
-	case err != nil: // nothing is committed without a COMMIT
+	case err != nil: // no COMMIT was sent, so nothing is committed
 		return fmt.Errorf("%w (%w)", store.ErrRefused, a.s.failed("checking the guards of "+quote(keys[0]), err))
 	case status != 0:
 		return fmt.Errorf("%w (key %s)", store.ErrGuardMismatch, quote(keys[0]))
@@ -213,7 +212,7 @@ func (a attempt) run(id store.ID, keys []string, guards []store.Token, write, co
 	return a.s.failed("committing an update of "+quote(keys[0]), err)
 }
 
-// byteas is an array in PostgreSQL's notation, which every driver can carry as text.
+// byteas returns an array in PostgreSQL's notation, which every driver can send as text.
 func byteas(keys []string) string {
 	var b strings.Builder
 	for i, k := range keys {
@@ -230,7 +229,7 @@ func uuids(tokens []store.Token) string {
 	return "{" + strings.Join(all, ",") + "}"
 }
 
-// pinned is a transaction whose end is not the coordinator's.
+// pinned is a transaction that the user's function cannot end: only attempt may.
 type pinned struct{ pgx.Tx }
 
 func (pinned) Commit(context.Context) error   { return ErrEnded }

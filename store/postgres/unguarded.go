@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// openTables finds tables that the values of a View are built from and that no trigger
-// guards: a change of theirs that does not name its key goes unnoticed. It looks at the
-// first loads, and at some of the later ones.
+// openTables finds tables that a View reads and that have no guarding trigger: a change of such a
+// table that does not name its key goes unnoticed. It checks the first loads, and some of the later
+// ones.
 type openTables struct {
 	loads atomic.Uint64
 	mu    sync.Mutex
@@ -17,18 +17,18 @@ type openTables struct {
 
 const (
 	firstLoads  = 32
-	laterLoads  = 1024 // one of so many
-	maxUnguards = 256  // tables that are named
+	laterLoads  = 1024 // one in so many loads
+	maxUnguards = 256  // at most so many tables are reported
 )
 
-// due reports whether a load is to be looked at.
+// due reports whether to check this load.
 func (u *openTables) due() bool {
 	n := u.loads.Add(1)
 	return n <= firstLoads || n%laterLoads == 0
 }
 
-// Scans of tables in this session that are not yet in the server's statistics. There may
-// be some of former transactions, so that two looks must be compared.
+// scansBefore reads the scans of tables in this session that are not yet in the server's
+// statistics. Scans of former transactions may be among them, so two readings must be compared.
 const scansBefore = `SELECT coalesce(jsonb_object_agg(relid::text, coalesce(seq_scan, 0) + coalesce(idx_scan, 0)), '{}')::text FROM pg_stat_xact_user_tables`
 
 const scansSince = `SELECT coalesce(string_agg(s.relid::regclass::text, E'\n' ORDER BY 1), '') FROM pg_stat_xact_user_tables s
@@ -36,12 +36,12 @@ const scansSince = `SELECT coalesce(string_agg(s.relid::regclass::text, E'\n' OR
 	AND NOT EXISTS (SELECT FROM pg_trigger g JOIN pg_proc f ON f.oid = g.tgfoid JOIN pg_namespace n ON n.oid = f.pronamespace
 		WHERE g.tgrelid = s.relid AND g.tgenabled <> 'D' AND f.proname = 'guarded' AND n.nspname = $2::text)`
 
-// anyGuarded says whether the schema guards any table.
+// anyGuarded asks whether the schema guards any table.
 const anyGuarded = `SELECT EXISTS (SELECT FROM pg_trigger g JOIN pg_proc f ON f.oid = g.tgfoid JOIN pg_namespace n ON n.oid = f.pronamespace
 	WHERE f.proname = 'guarded' AND n.nspname = $1::text AND NOT g.tgisinternal)`
 
-// watched runs read in a transaction, and says which tables it has read that are not
-// guarded. That it cannot be found out fails nothing.
+// watched runs read in a transaction, and logs which tables it has read that are not guarded. If
+// the check itself fails, watched ignores that.
 func (s *Store) watched(ask query, read func() error) error {
 	before := ""
 	looks := s.unguarded.due() && ask(scansBefore).Scan(&before) == nil
@@ -70,7 +70,7 @@ func (s *Store) watched(ask query, read func() error) error {
 	return nil
 }
 
-// tellGuards says at the start that nothing is guarded.
+// tellGuards logs at the start if no table is guarded.
 func (s *Store) tellGuards(theirs query) {
 	any := true
 	if err := theirs(anyGuarded, s.schemaName()).Scan(&any); err == nil && !any {
@@ -79,7 +79,7 @@ func (s *Store) tellGuards(theirs query) {
 	}
 }
 
-// schemaName is the schema as catalogues have it, without quotes.
+// schemaName returns the schema as the catalogues have it, without quotes.
 func (s *Store) schemaName() string {
 	return strings.ReplaceAll(strings.Trim(s.schema, `"`), `""`, `"`)
 }

@@ -15,11 +15,12 @@ import (
 	"github.com/freshet-cache/freshet/store"
 )
 
-// maxTries bounds how often a write looks for its guard again, which was being cut
-// when it looked.
+// maxTries bounds how often a write looks for its guard again, because the guard was being cut when
+// it looked.
 const maxTries = 10
 
-// Commit applies muts, all or none, and returns when they are durable.
+// Commit applies muts, all or none, and returns when they are durable. See the errors of package
+// store.
 func (s *Store) Commit(ctx context.Context, id store.ID, muts []store.Mutation) ([]store.Stamp, error) {
 	if len(muts) == 0 {
 		return nil, nil
@@ -46,8 +47,8 @@ func (s *Store) Commit(ctx context.Context, id store.ID, muts []store.Mutation) 
 		case guarded:
 			return nil, fmt.Errorf("%w (key %s)", store.ErrGuardMismatch, quote(muts[0].Key))
 		}
-		// Nothing covered the key: the server has crashed since guards were made,
-		// or one was cut just then. Nothing was written.
+		// No guard covered the key: the server has crashed since the guards were made, or a guard
+		// was being cut. Nothing was written.
 		if _, err := conn.Exec(ctx, "SELECT "+s.schema+".cover()"); err != nil {
 			return nil, fmt.Errorf("%w (%w)", store.ErrUnavailable, s.failed("covering the keys", err))
 		}
@@ -55,7 +56,7 @@ func (s *Store) Commit(ctx context.Context, id store.ID, muts []store.Mutation) 
 	return nil, fmt.Errorf("%w (key %s)", store.ErrGuardMismatch, quote(muts[0].Key))
 }
 
-// admissible refuses what could never be stored.
+// admissible refuses mutations that the store can never keep.
 func (s *Store) admissible(muts []store.Mutation) error {
 	for i := range muts {
 		switch m := &muts[i]; {
@@ -78,27 +79,27 @@ func value(m *store.Mutation) []byte {
 	return m.Value
 }
 
-// micros is a TTL in PostgreSQL's unit; never 0, which is no end.
+// micros returns a TTL in microseconds; never 0, which means no end.
 func micros(ttl time.Duration) int64 { return max(1, ttl.Microseconds()) }
 
-// put writes one key, whatever it was, in one statement. No stamps mean that
-// nothing was written: guarded says whether a guard stood there.
+// put writes one key in one statement, without its former value. Without stamps nothing was
+// written; guarded says whether a guard covered the key.
 func (s *Store) put(ctx context.Context, conn *pgxpool.Conn, id store.ID, muts []store.Mutation) (_ []store.Stamp, guarded bool, err error) {
 	m := &muts[0]
-	var incarnation, version, left pgtype.Int8
+	var ttl, version, left pgtype.Int8
 	if m.TTL > 0 && !m.Delete {
-		incarnation = pgtype.Int8{Int64: micros(m.TTL), Valid: true}
+		ttl = pgtype.Int8{Int64: micros(m.TTL), Valid: true}
 	}
 	var guards int
-	err = conn.QueryRow(ctx, s.sql.put, []byte(m.Key), value(m), uuid(id), uuid(m.Guard), incarnation).Scan(&guards, &version, &left)
+	err = conn.QueryRow(ctx, s.sql.put, []byte(m.Key), value(m), uuid(id), uuid(m.Guard), ttl).Scan(&guards, &version, &left)
 	if err != nil || !version.Valid {
 		return nil, guards > 0, err
 	}
 	return []store.Stamp{stamp(version.Int64, left.Int64, m)}, true, nil
 }
 
-// stamp is what m left. The server reads its clock twice, so the TTL may come back a
-// microsecond longer than it was.
+// stamp returns the stamp that m left. The server reads its clock twice, so the TTL may come back a
+// microsecond too long.
 func stamp(version, left int64, m *store.Mutation) store.Stamp {
 	s := store.Stamp{Version: store.Version(version), TTL: time.Duration(left) * time.Microsecond}
 	if m.TTL > 0 {
@@ -107,7 +108,7 @@ func stamp(version, left int64, m *store.Mutation) store.Stamp {
 	return s
 }
 
-// commit writes several keys, or one on a condition.
+// commit writes several keys, or one key on a condition.
 func (s *Store) commit(ctx context.Context, conn *pgxpool.Conn, id store.ID, muts []store.Mutation) (_ []store.Stamp, guarded bool, err error) {
 	order := make([]int, len(muts))
 	for i := range order {
@@ -140,8 +141,7 @@ func (s *Store) commit(ctx context.Context, conn *pgxpool.Conn, id store.ID, mut
 	return stamps, true, nil
 }
 
-// SetGuard installs token over [low, high), once every write that has checked a
-// guard there is done.
+// SetGuard installs token over [low, high) when every write that has checked a guard there is done.
 func (s *Store) SetGuard(ctx context.Context, low, high string, token store.Token) error {
 	if s.closed.Load() {
 		return store.ErrClosed
@@ -149,7 +149,7 @@ func (s *Store) SetGuard(ctx context.Context, low, high string, token store.Toke
 	for range maxTries {
 		done := false
 		err := s.guards.QueryRow(ctx, s.sql.guard, []byte(low), []byte(high), uuid(token)).Scan(&done)
-		if err == nil && !done { // the server has crashed since guards were made
+		if err == nil && !done { // the server has crashed since the guards were made
 			_, err = s.guards.Exec(ctx, "SELECT "+s.schema+".cover()")
 		}
 		switch {
@@ -162,7 +162,7 @@ func (s *Store) SetGuard(ctx context.Context, low, high string, token store.Toke
 	return fmt.Errorf("%w: guards are lost as fast as they are made", store.ErrUnavailable)
 }
 
-// unreached is the error of a call that was not sent.
+// unreached returns the error of a call that was not sent.
 func (s *Store) unreached(err error) error {
 	if s.closed.Load() {
 		return store.ErrClosed
@@ -170,8 +170,7 @@ func (s *Store) unreached(err error) error {
 	return fmt.Errorf("%w: no connection: %w", store.ErrUnavailable, err)
 }
 
-// state is the code of an error of PostgreSQL, whichever driver brings it; empty if
-// it is none.
+// state returns the SQLSTATE of an error of PostgreSQL, from any driver; empty if it has none.
 func state(err error) string {
 	var coded interface{ SQLState() string }
 	if errors.As(err, &coded) {
@@ -180,8 +179,8 @@ func state(err error) string {
 	return ""
 }
 
-// failed sorts the errors of PostgreSQL. What the server has answered with an error
-// it has not done, unless it was shutting down just then; silence tells nothing.
+// failed sorts the errors of PostgreSQL. The server has not done what it answers with an error,
+// unless it was shutting down just then. Silence proves nothing.
 func (s *Store) failed(what string, err error) error {
 	err = fmt.Errorf("postgres: %s: %w", what, err)
 	var connect *pgconn.ConnectError
@@ -192,7 +191,7 @@ func (s *Store) failed(what string, err error) error {
 	switch code {
 	case "":
 		return err
-	case "FR003", "23505": // our own; a key that was absent has come
+	case "FR003", "23505": // freshet's own code; another write has inserted the key
 		return fmt.Errorf("%w (%w)", store.ErrConflict, err)
 	case "54000":
 		return fmt.Errorf("%w (%w)", store.ErrTooLarge, err)
@@ -204,8 +203,8 @@ func (s *Store) failed(what string, err error) error {
 	switch code[:2] {
 	case "53": // disk, memory
 		return fmt.Errorf("%w (%w)", store.ErrFull, err)
-	case "FR", "0A", "21", "22", "23", "25", "26", "28", "2B", "3D", "3F", "42", "44", "P0": // what was asked for was wrong, or not allowed
+	case "FR", "0A", "21", "22", "23", "25", "26", "28", "2B", "3D", "3F", "42", "44", "P0": // the request was wrong, or not allowed
 		return fmt.Errorf("%w (%w)", store.ErrRefused, err)
 	}
-	return err // the connection, an operator, the system: it may have been done
+	return err // the connection, an operator, the system: the call may have taken effect
 }

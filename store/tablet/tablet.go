@@ -1,10 +1,10 @@
-// Package tablet keeps the write guards of a store, and its fence: once SetGuard
-// has returned, no write admitted under another token is in flight, and none will
-// be admitted (WriteGuards, section 5). Stores in this process share it.
+// Package tablet keeps the write guards of a store, and its fence: once SetGuard has returned, no
+// write admitted under another token is in flight, and none will be admitted (WriteGuards, section
+// 5). The stores that run in this process share the package.
 //
-// A tablet is a range of keys with a gate. Writers hold the gate open from the
-// check of their guards until their commit is done; who installs a guard, splits,
-// merges or restarts a tablet waits until nobody is inside.
+// A tablet is a range of keys with a gate. A writer is inside the gate from the check of its guards
+// until its commit is done. A call that installs a guard, or splits, merges or restarts a tablet,
+// waits until no writer is inside.
 package tablet
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/freshet-cache/freshet/store"
 )
 
-// Map is the tablets of a store. It is safe for concurrent use.
+// Map has the tablets of a store. It is safe for concurrent use.
 type Map struct {
 	// Max bounds the guards of one tablet. Default 65 536.
 	Max    int
@@ -26,13 +26,12 @@ type Map struct {
 	layout atomic.Pointer[[]*tablet]
 }
 
-// tablet is a range with its guards, which are changed only behind the closed
-// gate.
+// tablet is a range with its guards, which change only while the gate is closed.
 type tablet struct {
 	gate
 	low, high string
-	guards    atomic.Pointer[[]guard] // sorted, not overlapping; elsewhere there is none
-	retired   bool                    // split or merged: look again
+	guards    atomic.Pointer[[]guard] // sorted, not overlapping; other keys have no guard
+	retired   bool                    // the tablet was split or merged: find the key's tablet again
 }
 
 type guard struct {
@@ -40,7 +39,7 @@ type guard struct {
 	token     store.Token
 }
 
-// New returns the tablets with these boundaries, sorted, and no guards.
+// New returns a Map with these tablet boundaries, which must be sorted, and no guards.
 func New(points []string) *Map {
 	m := &Map{Max: 65_536}
 	var all []*tablet
@@ -62,7 +61,7 @@ func newTablet(low, high string, guards []guard) *tablet {
 
 func (t *tablet) contains(key string) bool { return t.low <= key && (t.high == "" || key < t.high) }
 
-// find is the tablet of key in the present layout.
+// find returns the tablet of key in the current layout.
 func (m *Map) find(key string) *tablet {
 	all := *m.layout.Load()
 	i, ok := slices.BinarySearchFunc(all, key, func(t *tablet, k string) int { return strings.Compare(t.low, k) })
@@ -72,8 +71,8 @@ func (m *Map) find(key string) *tablet {
 	return all[i]
 }
 
-// Admit checks the guards of a commit and lets it in. Until leave is called, no
-// guard over its keys changes.
+// Admit checks the guards of a commit and lets it in. No guard of its keys changes until leave is
+// called. ErrGuardMismatch means that the commit may not proceed.
 func (m *Map) Admit(ctx context.Context, muts []store.Mutation) (leave func(), err error) {
 	if len(muts) == 1 {
 		t, err := m.enter(ctx, muts[0].Key)
@@ -96,7 +95,7 @@ func (m *Map) Admit(ctx context.Context, muts []store.Mutation) (leave func(), e
 	for i, mut := range muts {
 		keys[i] = mut.Key
 	}
-	slices.Sort(keys) // tablets are entered in order, so nobody waits in a circle
+	slices.Sort(keys) // in order, so that no two commits wait for each other
 	for _, key := range keys {
 		if len(in) > 0 && in[len(in)-1].contains(key) {
 			continue
@@ -150,11 +149,11 @@ func (t *tablet) at(key string) store.Token {
 	return store.Token{}
 }
 
-// Guard is the token that covers key. It is a hint: another may be on its
-// way, and it waits for nobody.
+// Guard returns the token that covers key. It is a hint, because a SetGuard may be in progress;
+// Guard does not wait for it.
 func (m *Map) Guard(key string) store.Token { return m.find(key).at(key) }
 
-// change runs f behind the closed gate of the tablet of key.
+// change runs f while the gate of key's tablet is closed.
 func (m *Map) change(ctx context.Context, key string, f func(t *tablet) error) error {
 	for {
 		t := m.find(key)
@@ -170,8 +169,9 @@ func (m *Map) change(ctx context.Context, key string, f func(t *tablet) error) e
 	}
 }
 
-// SetGuard installs token over [low, high), replacing what stood there. An error
-// of ctx means that it was not installed.
+// SetGuard installs token over [low, high) and replaces the guards there. ErrLayoutChanged means
+// that the range is not inside one tablet, and ErrFull that the tablet has too many guards. After
+// an error of ctx the token is not installed.
 func (m *Map) SetGuard(ctx context.Context, low, high string, token store.Token) error {
 	if high != "" && high <= low {
 		return fmt.Errorf("%w: [%q, %q) is empty", store.ErrLayoutChanged, low, high)
@@ -189,7 +189,7 @@ func (m *Map) SetGuard(ctx context.Context, low, high string, token store.Token)
 	})
 }
 
-// put lays g over guards.
+// put returns guards with g in place of the parts that g covers.
 func put(guards []guard, g guard) (out []guard) {
 	placed := false
 	add := func(h guard) {
@@ -200,7 +200,7 @@ func put(guards []guard, g guard) (out []guard) {
 		out = append(out, h)
 	}
 	for _, old := range guards {
-		if old.low < g.low { // what stands to the left of g
+		if old.low < g.low { // the part to the left of g
 			left := old
 			if old.high == "" || old.high > g.low {
 				left.high = g.low
@@ -211,7 +211,7 @@ func put(guards []guard, g guard) (out []guard) {
 			add(g)
 			placed = true
 		}
-		if g.high != "" && (old.high == "" || old.high > g.high) { // what stands to the right
+		if g.high != "" && (old.high == "" || old.high > g.high) { // the part to the right of g
 			if !placed {
 				add(g)
 				placed = true
@@ -227,7 +227,7 @@ func put(guards []guard, g guard) (out []guard) {
 	return out
 }
 
-// Splits are the boundaries strictly inside (low, high).
+// Splits returns the tablet boundaries strictly inside (low, high).
 func (m *Map) Splits(low, high string) (out []string) {
 	for _, t := range (*m.layout.Load())[1:] {
 		if t.low > low && (high == "" || t.low < high) {
@@ -237,7 +237,8 @@ func (m *Map) Splits(low, high string) (out []string) {
 	return out
 }
 
-// Split makes at a boundary; both halves keep the guards. False if it is one.
+// Split adds the tablet boundary at; both halves keep their guards. It reports false if at is a
+// boundary already.
 func (m *Map) Split(ctx context.Context, at string) (done bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -267,7 +268,8 @@ func (m *Map) Split(ctx context.Context, at string) (done bool, err error) {
 	return done, err
 }
 
-// Merge removes the boundary at; each half keeps its guards. False if there is none.
+// Merge removes the tablet boundary at; each half keeps its guards. It reports false if at is not a
+// boundary.
 func (m *Map) Merge(ctx context.Context, at string) (done bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -297,8 +299,8 @@ func (m *Map) replace(old []*tablet, fresh ...*tablet) {
 	m.layout.Store(&all)
 }
 
-// Restart makes the tablet of key lose its guards, as a tablet server's restart
-// does, once what it admitted is done.
+// Restart removes the guards of key's tablet, as the restart of a tablet server does, once the
+// admitted writes are done.
 func (m *Map) Restart(ctx context.Context, key string) error {
 	return m.change(ctx, key, func(t *tablet) error {
 		t.guards.Store(new([]guard))
@@ -306,13 +308,13 @@ func (m *Map) Restart(ctx context.Context, key string) error {
 	})
 }
 
-// gate lets many in, or is closed by one: who closes it goes before who enters
-// later, and waits no longer than its context.
+// gate lets many writers in, or is closed by one caller. The caller that closes it goes before
+// later writers, and waits no longer than its context.
 type gate struct {
 	mu      sync.Mutex
 	inside  int
 	closed  bool
-	changed chan struct{} // made when somebody waits, closed when it may go on
+	changed chan struct{} // made by the first that waits, closed when the waiting ones may try again
 }
 
 func (g *gate) enter(ctx context.Context) error {
@@ -327,7 +329,7 @@ func (g *gate) enter(ctx context.Context) error {
 	return nil
 }
 
-// wait is called with mu held, and returns with mu held unless there is an error.
+// wait is called with mu held. It returns with mu held unless it returns an error.
 func (g *gate) wait(ctx context.Context) error {
 	if g.changed == nil {
 		g.changed = make(chan struct{})
