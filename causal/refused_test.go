@@ -27,8 +27,8 @@ func TestOptionsThatCannotWork(t *testing.T) {
 	dial := func(context.Context, RingServer, func([]byte)) (Conn, error) { return newSpoken(), nil }
 	for says, o := range map[string]Options{
 		"Options.Store is nil":                            {Incarnation: 1, View: one},
-		"Options.Incarnation is 0":                               {Store: db, View: View{Ring: []RingServer{{}}}},
-		"Options.Incarnation is 3":                               {Store: db, Incarnation: 3, View: two, Dial: dial},
+		"Options.Incarnation is 0":                        {Store: db, View: View{Ring: []RingServer{{}}}},
+		"Options.Incarnation is 3":                        {Store: db, Incarnation: 3, View: two, Dial: dial},
 		"Options.Dial is nil":                             {Store: db, Incarnation: 1, View: two},
 		"Options.Joins is set":                            {Store: db, Incarnation: 1, View: one, Joins: true},
 		"Options.Concurrent do not go together":           {Store: db, Incarnation: 1, View: one, Log: db, Concurrent: true},
