@@ -85,7 +85,8 @@ func (b *txCoordinator) perform(outs []crossowner.Output) {
 // lost, as when a link breaks.
 func (b *txCoordinator) send(owner string, do func(o *stormNode)) {
 	s := b.n.s
-	r := s.rng("locks of " + b.n.name)
+	// Another name of the stream would draw other numbers, and change every seed.
+	r := s.rng("loans of " + b.n.name)
 	for _, o := range s.nodes {
 		if o.name == owner && !s.loses(b.n, o) {
 			o.later(spread(r, s.plan.Config.Delay), func() { do(o) })

@@ -68,6 +68,10 @@ var retired = map[string]string{
 var formerNames = []string{"store/postgres/schema/", "store/postgres/format_test.go", "store/postgres/journal_test.go",
 	"store/postgres/mutants.txt", "internal/tidy/", "docs/decisions/082-", "docs/decisions/084-", "CHANGELOG.md", "bench/testdata/"}
 
+// spared are retired words that stay, by file: a stream of random numbers is named so, and seeds that
+// found something would run in another way.
+var spared = map[string]string{"sim/stormcrossowner.go": "loans"}
+
 // camel splits an identifier into words, in small letters.
 func camel(name string) (words []string) {
 	from := 0
@@ -106,7 +110,11 @@ func TestRetiredWords(t *testing.T) {
 		case err != nil:
 			t.Fatal(err)
 		case strings.HasSuffix(name, ".go"):
-			retiredInGo(name, text, phrase, say)
+			retiredInGo(name, text, phrase, func(where, word string) {
+				if strings.ToLower(word) != spared[name] {
+					say(where, word)
+				}
+			})
 		default:
 			for _, w := range phrase.FindAllString(string(text), -1) {
 				say(name, w)
