@@ -43,7 +43,7 @@ func GiveUp(ctx context.Context, s Store, incarnation uint32) error { return s.F
 func (s *Server) Asynchronous() bool { return s.opt.Log != nil }
 
 // Asynchronous reports whether writes are acknowledged before the store has them.
-func (r *Ring) Asynchronous() bool { return r.opt.Server.Log != nil }
+func (r *Ring) Asynchronous() bool { return r.opt.Log != nil }
 
 // Owes returns how many writes this server took that are not known to be in the store.
 func (s *Server) Owes() uint64 {
@@ -56,7 +56,7 @@ func (s *Server) Owes() uint64 {
 }
 
 // merges returns the store of an asynchronous space. check made sure of its type.
-func (o *Options) merges() MergeStore { return o.Store.(MergeStore) }
+func (o *ServerOptions) merges() MergeStore { return o.Store.(MergeStore) }
 
 // logged commits a write to the log, together with what its session carries.
 func (s *Server) logged(ctx context.Context, out mesh.Persist) error {
@@ -328,7 +328,7 @@ func (s *Server) Drain(ctx context.Context) error {
 			return s.release(s.opt.Incarnation)
 		}
 		select {
-		case <-time.After(s.opt.Beat):
+		case <-time.After(s.opt.Round):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-s.ctx.Done():

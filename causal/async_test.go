@@ -44,8 +44,8 @@ func (d *disks) log(t testing.TB, dir string) *pebble.Journal {
 }
 
 // onDisk gives every server that begins a log of its own.
-func (d *disks) onDisk(t testing.TB, more func(*Options)) func(*Options) {
-	return func(o *Options) {
+func (d *disks) onDisk(t testing.TB, more func(*ServerOptions)) func(*ServerOptions) {
+	return func(o *ServerOptions) {
 		o.Log = d.log(t, t.TempDir())
 		if more != nil {
 			more(o)
@@ -98,7 +98,7 @@ func TestAsync(t *testing.T) {
 	var shut atomic.Bool
 	shut.Store(true)
 	d := &disks{}
-	c, ctx := gather(t, 3, stuck(&shut), d.onDisk(t, func(o *Options) { o.Keys = 2 })), t.Context()
+	c, ctx := gather(t, 3, stuck(&shut), d.onDisk(t, func(o *ServerOptions) { o.Keys = 2 })), t.Context()
 	s := c.spaces[0].Begin()
 	for i := range 60 {
 		if err := s.Set(ctx, fmt.Sprint("k", i), strings.Repeat(fmt.Sprint(i), 100)); err != nil {
@@ -168,7 +168,7 @@ func TestAsyncAllKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.change = func(o *Options) {
+	c.change = func(o *ServerOptions) {
 		o.Mark, o.Floor, o.Log = mark, largest, d.log(t, images[0])
 		images = images[1:]
 		if err := o.Log.Begin(ctx, o.Incarnation, journal.NewName()); err != nil {
@@ -279,7 +279,7 @@ func TestAsyncDrain(t *testing.T) {
 // found out at once.
 func TestAsyncRefusals(t *testing.T) {
 	d := &disks{}
-	c, ctx := gather(t, 1, memory.Options{}, d.onDisk(t, func(o *Options) { o.Store = picky{o.Store.(*memory.Journal)} })), t.Context()
+	c, ctx := gather(t, 1, memory.Options{}, d.onDisk(t, func(o *ServerOptions) { o.Store = picky{o.Store.(*memory.Journal)} })), t.Context()
 	s := c.spaces[0].Begin()
 	if err := s.Set(ctx, "no", "1"); !errors.Is(err, ErrRejected) || !errors.Is(err, store.ErrTooLarge) {
 		t.Errorf("%v", err)
@@ -291,7 +291,7 @@ func TestAsyncRefusals(t *testing.T) {
 	if _, err := s.Token(); !errors.Is(err, ErrCarriesTooMuch) {
 		t.Errorf("a token that leaves values out: %v", err)
 	}
-	_, err := New(Options{Store: struct{ Store }{c.store}, Log: d.logs[0], Incarnation: 1, View: View{Ring: []RingServer{{Incarnation: 1}}}})
+	_, err := NewServer(ServerOptions{Store: struct{ Store }{c.store}, Incarnation: 1, View: View{Ring: []RingServer{{Incarnation: 1}}}, Settings: Settings{Log: d.logs[0]}})
 	if err == nil || !strings.Contains(err.Error(), "cannot merge") {
 		t.Errorf("%v", err)
 	}
@@ -322,7 +322,7 @@ func TestAsyncWhateverBreaks(t *testing.T) {
 	}}
 	d := &disks{}
 	dirs := map[uint32]string{} // where an incarnation's log is
-	c := gather(t, 3, fails, d.onDisk(t, func(o *Options) { o.Window = 64 }))
+	c := gather(t, 3, fails, d.onDisk(t, func(o *ServerOptions) { o.Window = 64 }))
 	for i := range uint32(3) {
 		dirs[i+1] = d.dirs[i]
 	}
@@ -348,7 +348,7 @@ func (c *cluster) replace(t *testing.T, d *disks, dirs map[uint32]string) {
 		v.Departed, v.Newest = append(v.Departed, dead.Incarnation), incarnation
 	})
 	c.mu.Unlock()
-	c.change = func(o *Options) {
+	c.change = func(o *ServerOptions) {
 		o.Window, o.Log = 64, d.log(t, disk)
 		if err := o.Log.Begin(t.Context(), o.Incarnation, journal.NewName()); err != nil {
 			t.Fatal(err)

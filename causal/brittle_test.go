@@ -59,7 +59,7 @@ func brittleSpaces(t *testing.T, away *atomic.Bool) map[string]*Space[string] {
 				return store.ErrUnavailable
 			}
 			return nil
-		}}, func(o *Options) {
+		}}, func(o *ServerOptions) {
 			if o.Concurrent = merge != nil; o.Concurrent {
 				if err := o.Store.(*memory.Journal).KeepSiblings(t.Context(), true); err != nil {
 					t.Fatal(err)

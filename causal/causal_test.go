@@ -28,7 +28,7 @@ type cluster struct {
 	spaces  []*Space[string]
 
 	view    View
-	change  func(*Options)
+	change  func(*ServerOptions)
 	retired chan uint32
 
 	mu    sync.Mutex
@@ -36,7 +36,7 @@ type cluster struct {
 	ready sync.WaitGroup // until all servers are there
 }
 
-func gather(t testing.TB, n int, st memory.Options, change func(*Options)) *cluster {
+func gather(t testing.TB, n int, st memory.Options, change func(*ServerOptions)) *cluster {
 	t.Helper()
 	c := &cluster{store: memory.NewJournal(st), retired: make(chan uint32, 1000)}
 	c.ready.Add(1)
@@ -65,20 +65,20 @@ func gather(t testing.TB, n int, st memory.Options, change func(*Options)) *clus
 // start begins the next incarnation, in the current view.
 func (c *cluster) start(t testing.TB, joins bool) {
 	t.Helper()
-	opt := Options{Store: c.store, Incarnation: uint32(len(c.servers) + 1), View: c.view, Joins: joins, Dial: c.dial, Beat: time.Millisecond,
+	opt := ServerOptions{Store: c.store, Incarnation: uint32(len(c.servers) + 1), View: c.view, Joins: joins, Dial: c.dial,
 		Retired: func(incarnation uint32) {
 			select {
 			case c.retired <- incarnation:
 			default: // it is told again
 			}
-		}}
+		}, Settings: Settings{Round: time.Millisecond}}
 	if c.change != nil {
 		c.change(&opt)
 	}
 	if err := c.store.Begin(t.Context(), opt.Incarnation, journal.NewName()); err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(opt)
+	s, err := NewServer(opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -348,10 +348,10 @@ func TestCausalWhateverBreaks(t *testing.T) {
 			return nil
 		}
 	}
-	for name, change := range map[string]func(*Options){
-		"everything fits": func(*Options) {},
-		"two keys fit":    func(o *Options) { o.Keys = 2 },
-		"few writes wait": func(o *Options) { o.Window = 4 },
+	for name, change := range map[string]func(*ServerOptions){
+		"everything fits": func(*ServerOptions) {},
+		"two keys fit":    func(o *ServerOptions) { o.Keys = 2 },
+		"few writes wait": func(o *ServerOptions) { o.Window = 4 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			faulty.Store(false)
@@ -401,7 +401,7 @@ func TestRefusals(t *testing.T) {
 		}
 		return nil
 	}}
-	c := gather(t, 1, st, func(o *Options) { o.Window = 3 })
+	c := gather(t, 1, st, func(o *ServerOptions) { o.Window = 3 })
 	ctx := t.Context()
 	s := c.spaces[0].Begin()
 	if err := s.Set(ctx, "large", "v"); !errors.Is(err, ErrRejected) || !errors.Is(err, store.ErrTooLarge) {
@@ -468,12 +468,12 @@ func TestOver(t *testing.T) {
 
 func TestWrongOptions(t *testing.T) {
 	one := View{Ring: []RingServer{{Incarnation: 1}}}
-	for _, o := range []Options{
+	for _, o := range []ServerOptions{
 		{}, {Store: memory.NewJournal(memory.Options{})}, {Store: memory.NewJournal(memory.Options{}), Incarnation: 2, View: one},
 		{Store: memory.NewJournal(memory.Options{}), Incarnation: 1, View: View{Ring: []RingServer{{Incarnation: 1}, {Incarnation: 2}}}},
-		{Store: memory.NewJournal(memory.Options{}), Incarnation: 1, View: one, Timeout: -1},
+		{Store: memory.NewJournal(memory.Options{}), Incarnation: 1, View: one, Settings: Settings{Timeout: -1}},
 	} {
-		if _, err := New(o); err == nil {
+		if _, err := NewServer(o); err == nil {
 			t.Errorf("%+v is taken", o)
 		}
 	}

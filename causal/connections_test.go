@@ -61,8 +61,8 @@ func TestConnectionsOfNoUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := newSpoken()
-	s, err := New(Options{Store: db, Incarnation: 1, View: View{Number: 5, Ring: []RingServer{{Incarnation: 1}, {Incarnation: 2}, {Incarnation: 3}}, Newest: 3}, Beat: time.Hour,
-		Dial: func(context.Context, RingServer, func([]byte)) (Conn, error) { return out, nil }})
+	s, err := NewServer(ServerOptions{Store: db, Incarnation: 1, View: View{Number: 5, Ring: []RingServer{{Incarnation: 1}, {Incarnation: 2}, {Incarnation: 3}}, Newest: 3},
+		Dial: func(context.Context, RingServer, func([]byte)) (Conn, error) { return out, nil }, Settings: Settings{Round: time.Hour}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,13 +130,13 @@ func TestNothingIsSentBeforeAResync(t *testing.T) {
 		t.Fatal(err)
 	}
 	opened := make(chan *spoken, 10)
-	s, err := New(Options{Store: db, Incarnation: 1, View: View{Number: 1, Ring: []RingServer{{Incarnation: 1}, {Incarnation: 2}}, Newest: 2}, Beat: time.Hour,
+	s, err := NewServer(ServerOptions{Store: db, Incarnation: 1, View: View{Number: 1, Ring: []RingServer{{Incarnation: 1}, {Incarnation: 2}}, Newest: 2},
 		Dial: func(_ context.Context, _ RingServer, deliver func([]byte)) (Conn, error) {
 			c := newSpoken()
 			c.deliver = deliver
 			opened <- c
 			return c, nil
-		}})
+		}, Settings: Settings{Round: time.Hour}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,24 +12,25 @@ import (
 
 	"github.com/freshet-cache/freshet/causal"
 	"github.com/freshet-cache/freshet/codec"
-	"github.com/freshet-cache/freshet/coord/embedded"
+	"github.com/freshet-cache/freshet/leader/embedded"
+	"github.com/freshet-cache/freshet/member"
 	"github.com/freshet-cache/freshet/store/memory"
 )
 
 // alone is a ring of one node, over a store in memory. With a store that lasts, open the Journal of
 // a store/pebble or store/postgres, and give embedded.Open a directory. With several processes, one
-// of them has the leader, Ask reaches it over the network, and Server.Dial reaches the other nodes.
+// of them has the leader, Ask reaches it over the network, and Dial reaches the other nodes.
 // A ring whose spaces merge keeps concurrent writes.
 func alone(ctx context.Context, merges bool) (*causal.Ring, func()) {
 	coordinator, err := embedded.Open("")
 	if err != nil {
 		panic(err)
 	}
-	leader := causal.StartLeader(coordinator, causal.LeaderOptions{})
-	ring, err := causal.JoinRing(causal.RingOptions{
-		Server: causal.Options{Concurrent: merges},
-		Store:  memory.NewJournal(memory.Options{}),
-		Addr:   "here",
+	leader := member.StartLeader(coordinator, member.LeaderOptions{})
+	ring, err := causal.Join(causal.Options{
+		Settings: causal.Settings{Concurrent: merges},
+		Store:    memory.NewJournal(memory.Options{}),
+		Addr:     "here",
 		Ask: func(_ context.Context, request []byte) ([]byte, error) {
 			if answer := leader.Answer(request); answer != nil {
 				return answer, nil

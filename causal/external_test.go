@@ -38,8 +38,8 @@ func TestExternalWrites(t *testing.T) {
 	emptyPools()
 	synctest.Test(t, func(t *testing.T) {
 		db, k, operator := newShaky(), &kinds{}, &said{}
-		c := gather(t, 2, memory.Options{}, func(o *Options) {
-			o.Store, o.Beat, o.Recorder, o.Logger = db, 20*time.Millisecond, k, operator.logger()
+		c := gather(t, 2, memory.Options{}, func(o *ServerOptions) {
+			o.Store, o.Round, o.Recorder, o.Logger = db, 20*time.Millisecond, k, operator.logger()
 			if err := db.Begin(t.Context(), o.Incarnation, journal.NewName()); err != nil {
 				t.Fatal(err)
 			}

@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/freshet-cache/freshet/causal/mesh"
-	"github.com/freshet-cache/freshet/causal/view"
-	"github.com/freshet-cache/freshet/shard"
-	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/clock"
+	"github.com/freshet-cache/freshet/member"
+	"github.com/freshet-cache/freshet/member/view"
 	"github.com/freshet-cache/freshet/store/journal"
 )
 
@@ -25,106 +24,83 @@ type RingStore interface {
 	Largest(ctx context.Context) (uint64, error)
 }
 
-// RingOptions configures a Ring. Store, Addr and Ask are required.
-type RingOptions struct {
-	// Server has the options of the Ring's servers. The Ring sets Store, Incarnation, View, Joins,
-	// Floor, Truncated, Mark, Serves, Ended and Retired.
-	Server Options
-	Store  RingStore
-	Addr   string // where the Dial of other servers reaches this node
-	Host   string // names the process, for coordinators that see processes end
-	// Ask sends a request to the Leader that leads, and returns its Answer.
-	Ask   func(ctx context.Context, request []byte) ([]byte, error)
-	Clock shard.Clock
+// Options configures a Ring. Store, Addr and Ask are required; Dial is too if the ring has other
+// nodes.
+type Options struct {
+	Store RingStore
+	Addr  string // where the Dial of other servers reaches this node
+	Host  string // names the process, for coordinators that see processes end
+	// Ask sends a request to the member.Leader that leads, and returns its Answer.
+	Ask func(ctx context.Context, request []byte) ([]byte, error)
+	// Dial opens an ordered connection to another server, which passes it to its Accept. deliver
+	// takes the frames that arrive.
+	Dial  func(ctx context.Context, to RingServer, deliver func(frame []byte)) (Conn, error)
+	Clock clock.Clock
 	// Beat is the time between two requests. Default 200 ms. It must be well below a third of a
 	// lease.
 	Beat time.Duration
+	// Settings are those of the servers that the Ring begins.
+	Settings
 }
 
 // Ring is this process's place in a ring of servers. It begins an incarnation of a server, and
 // another one when that has ended. All methods are safe for concurrent use.
 type Ring struct {
-	opt   RingOptions
-	until atomic.Int64 // when the lease of the current incarnation ends
-	key   atomic.Pointer[[]byte]
-	keyed chan struct{} // closed when there is a key
-
-	mu      sync.Mutex
-	member  *view.Member
-	server  *Server
-	leaving bool
-	out     chan struct{} // closed when an incarnation that leaves has been removed
-	hurry   chan struct{}
-
-	stop context.CancelFunc
-	done chan struct{}
+	opt    Options
+	place  *member.Membership
+	server atomic.Pointer[Server] // nil while there is none
 }
 
-const (
-	joinBeat   = 20 * time.Millisecond // while this process has no place in the ring
-	askTimeout = time.Second
-)
+// joinBeat is how often something is looked at that is about to change.
+const joinBeat = 20 * time.Millisecond
 
-// JoinRing asks for a place in a ring, and for another one whenever the place is lost, until Close.
-func JoinRing(opt RingOptions) (*Ring, error) {
+// Join asks for a place in a ring, and for another one whenever the place is lost, until Close.
+func Join(opt Options) (*Ring, error) {
 	if opt.Store == nil || opt.Ask == nil || opt.Addr == "" {
-		return nil, errors.New("causal: RingOptions need a Store, an Addr and Ask")
+		return nil, errors.New("causal: Options need a Store, an Addr and Ask")
 	}
 	if opt.Beat <= 0 {
 		opt.Beat = 200 * time.Millisecond
 	}
-	probe := opt.Server // reports wrong options at once
-	probe.Store, probe.Incarnation, probe.View = opt.Store, 1, View{Ring: []RingServer{{Incarnation: 1}}}
+	probe := ServerOptions{Store: opt.Store, Incarnation: 1, View: View{Ring: []RingServer{{Incarnation: 1}}}, Settings: opt.Settings} // reports wrong options at once
 	if err := probe.check(); err != nil {
 		return nil, err
 	}
-	opt.Server.Logger, opt.Server.Timeout = probe.Logger, probe.Timeout
-	ctx, cancel := context.WithCancel(context.Background())
-	r := &Ring{opt: opt, keyed: make(chan struct{}), out: make(chan struct{}), hurry: make(chan struct{}, 1), stop: cancel, done: make(chan struct{})}
-	go r.run(ctx)
+	opt.Logger, opt.Timeout = probe.Logger, probe.Timeout
+	r := &Ring{opt: opt}
+	r.place = member.Join(member.Options{Addr: opt.Addr, Host: opt.Host, Ask: opt.Ask, Known: r.openIncarnations, Begin: r.beginAt, Clock: opt.Clock, Beat: opt.Beat, Logger: opt.Logger})
 	return r, nil
 }
 
 // Server returns the current server, or ErrJoining as long as there is none.
 func (r *Ring) Server() (*Server, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.server == nil {
-		return nil, ErrJoining
+	if s := r.server.Load(); s != nil {
+		return s, nil
 	}
-	return r.server, nil
+	return nil, ErrJoining
 }
 
 // TokenKey returns the key that authenticates the tokens of spaces without a key of their own. All
 // servers of the ring have it from the leader. It returns ErrJoining as long as this process has
 // not received it.
 func (r *Ring) TokenKey() ([]byte, error) {
-	key := r.key.Load()
-	if key == nil {
+	key, err := r.place.Key()
+	if err != nil {
 		return nil, ErrJoining
 	}
-	return *key, nil
+	return key, nil
 }
 
 // Keyed waits until there is a TokenKey. It returns ErrJoining if ctx ends before that.
 func (r *Ring) Keyed(ctx context.Context) error {
-	select {
-	case <-r.keyed:
-		return nil
-	case <-ctx.Done():
+	if err := r.place.Keyed(ctx); err != nil {
 		return fmt.Errorf("%w (%w)", ErrJoining, context.Cause(ctx))
 	}
+	return nil
 }
 
 // View returns the latest ring that this process has heard of.
-func (r *Ring) View() View {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.member == nil {
-		return View{}
-	}
-	return public(r.member.View())
-}
+func (r *Ring) View() View { return public(r.place.View()) }
 
 // Accept takes a connection that another server has opened. See Server.Accept.
 func (r *Ring) Accept(conn Conn) (deliver func(frame []byte)) {
@@ -136,155 +112,47 @@ func (r *Ring) Accept(conn Conn) (deliver func(frame []byte)) {
 	return s.Accept(conn)
 }
 
-// run runs one incarnation after the other.
-func (r *Ring) run(ctx context.Context) {
-	defer close(r.done)
-	for ctx.Err() == nil {
-		if err := r.live(ctx); err != nil && ctx.Err() == nil {
-			r.opt.Server.Logger.Warn("this node has no place in the ring; it asks again", "err", err)
-			pause(ctx, r.opt.Beat)
-		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
-
-// live runs one incarnation, and returns when it has ended.
-func (r *Ring) live(ctx context.Context) error {
-	r.until.Store(0)
-	known, err := r.known(ctx)
-	if err != nil {
-		return err
-	}
-	name := journal.NewName()
-	m := view.NewMember(view.MemberOptions{Name: fmt.Sprintf("%s/%x", r.opt.Addr, name), Addr: r.opt.Addr, Host: r.opt.Host,
-		Store: view.Known{Newest: known.Newest, Open: known.Open, Number: known.Term}})
-	r.mu.Lock()
-	if r.member = m; r.leaving {
-		m.Leave()
-	}
-	r.mu.Unlock()
-	var server *Server
-	defer func() {
-		r.mu.Lock()
-		r.server = nil
-		r.mu.Unlock()
-		if server != nil {
-			end, cancel := context.WithTimeout(context.Background(), r.opt.Server.Timeout)
-			defer cancel()
-			_ = server.Close(end)
-		}
-	}()
-	for ctx.Err() == nil {
-		newer, err := r.ask(ctx, m, server)
-		if err != nil && ctx.Err() == nil {
-			r.opt.Server.Logger.Debug("nobody who keeps the ring answers", "err", err)
-		}
-		r.mu.Lock()
-		v, place, incarnation := m.View(), m.Place(), m.Incarnation()
-		r.mu.Unlock()
-		switch {
-		case place < 0 && incarnation != 0: // removed
-			if server != nil {
-				server.Enter(public(v))
-			}
-			r.gone()
-			return nil
-		case place >= 0 && server == nil:
-			if server, err = r.begin(ctx, m, v, place, incarnation, name); err != nil {
-				r.mu.Lock()
-				m.Leave() // nobody is to wait for this incarnation
-				r.mu.Unlock()
-				_, e := r.ask(ctx, m, nil)
-				return errors.Join(err, e)
-			}
-			r.mu.Lock()
-			r.server = server
-			r.mu.Unlock()
-		case newer && server != nil:
-			server.Enter(public(v))
-		}
-		r.rest(ctx, server)
-	}
-	return nil
-}
-
 // known returns what the store knows of the incarnations of the space.
 func (r *Ring) known(ctx context.Context) (journal.Known, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.opt.Server.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, r.opt.Timeout)
 	defer cancel()
 	return r.opt.Store.Known(ctx)
 }
 
-// gone wakes Leave when the incarnation was removed.
-func (r *Ring) gone() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.leaving {
-		select {
-		case <-r.out:
-		default:
-			close(r.out)
-		}
-	}
+// openIncarnations is known, for the leader (K8).
+func (r *Ring) openIncarnations(ctx context.Context) (view.Known, error) {
+	known, err := r.known(ctx)
+	return view.Known{Newest: known.Newest, Open: known.Open, Number: known.Term}, err
 }
 
-// rest waits for the next beat.
-func (r *Ring) rest(ctx context.Context, server *Server) {
-	beat := r.opt.Beat
-	if server == nil || !server.Joined() {
-		beat = min(beat, joinBeat)
+// beginAt begins the server of an incarnation.
+func (r *Ring) beginAt(ctx context.Context, at member.Place) (member.Server, error) {
+	s, err := r.begin(ctx, at)
+	if err != nil {
+		return nil, err
 	}
-	t := time.NewTimer(beat)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-r.hurry:
-	case <-ctx.Done():
-	}
+	r.server.Store(s)
+	return placed{r, s}, nil
 }
 
-// ask sends one request to the leader, and reports whether there is a newer view.
-func (r *Ring) ask(ctx context.Context, m *view.Member, server *Server) (newer bool, err error) {
-	// The server's lock is never taken under the Ring's: the server calls Retired, which takes the
-	// Ring's lock, under its own.
-	joined := server != nil && server.Joined()
-	r.mu.Lock()
-	// The first server of a ring takes its state from the store. A server that has begun tells
-	// whether it has its state.
-	knows := m.Place() == 0
-	if server != nil {
-		knows = joined
-	}
-	in := m.Beat(r.opt.Clock.Now(), knows)
-	r.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+// placed is a Server as its Membership sees it.
+type placed struct {
+	r *Ring
+	s *Server
+}
+
+// Enter implements member.Server.
+func (p placed) Enter(v view.View) { p.s.Enter(public(v)) }
+
+// Knows implements member.Server.
+func (p placed) Knows() bool { return p.s.Joined() }
+
+// End implements member.Server.
+func (p placed) End() {
+	p.r.server.Store(nil)
+	ctx, cancel := context.WithTimeout(context.Background(), p.r.opt.Timeout)
 	defer cancel()
-	b, err := r.opt.Ask(ctx, view.AppendRenew(nil, in))
-	if err != nil {
-		return false, err
-	}
-	g, err := view.DecodeGrant(b)
-	if err != nil {
-		return false, err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	newer = m.Granted(r.opt.Clock.Now(), g)
-	r.until.Store(int64(m.Until()))
-	if key := m.View().Key; newer && len(key) > 0 {
-		if r.key.Swap(&key) == nil {
-			close(r.keyed)
-		}
-	}
-	return newer, nil
+	_ = p.s.Close(ctx)
 }
 
 func public(v view.View) View {
@@ -297,9 +165,10 @@ func public(v view.View) View {
 
 // begin makes the server of an incarnation. The first server of a ring begins with what the store
 // knows, any other server with the state of its predecessor.
-func (r *Ring) begin(ctx context.Context, m *view.Member, v view.View, place int, incarnation uint32, name journal.Name) (*Server, error) {
-	opt := r.opt.Server
-	opt.Store, opt.Incarnation, opt.View, opt.Joins = r.opt.Store, incarnation, public(v), place > 0
+func (r *Ring) begin(ctx context.Context, at member.Place) (*Server, error) {
+	opt := ServerOptions{Store: r.opt.Store, Incarnation: at.Number, View: public(at.View), Joins: at.Position > 0, Dial: r.opt.Dial, Settings: r.opt.Settings,
+		Serves: at.Serves, Ended: at.Ended, Retired: at.Retire}
+	name := journal.Name(at.ID)
 	bounded := func(do func(ctx context.Context) error) error {
 		ctx, cancel := context.WithTimeout(ctx, opt.Timeout)
 		defer cancel()
@@ -307,36 +176,29 @@ func (r *Ring) begin(ctx context.Context, m *view.Member, v view.View, place int
 	}
 	err := bounded(func(ctx context.Context) error { return r.opt.Store.KeepSiblings(ctx, opt.Concurrent) })
 	if err == nil && opt.Log != nil {
-		err = bounded(func(ctx context.Context) error { return opt.Log.Begin(ctx, incarnation, name) })
+		err = bounded(func(ctx context.Context) error { return opt.Log.Begin(ctx, at.Number, name) })
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err = bounded(func(ctx context.Context) error { return r.opt.Store.Begin(ctx, incarnation, name) }); err != nil {
-		return nil, fmt.Errorf("causal: beginning as number %d: %w", incarnation, err)
+	if err = bounded(func(ctx context.Context) error { return r.opt.Store.Begin(ctx, at.Number, name) }); err != nil {
+		return nil, fmt.Errorf("causal: beginning as number %d: %w", at.Number, err)
 	}
-	if opt.Mark, err = r.claim(ctx, v, place); err != nil {
+	if opt.Mark, err = r.claim(ctx, at.View, at.Position); err != nil {
 		return nil, err
 	}
-	if place == 0 {
-		if err := r.remember(ctx, &opt, v); err != nil {
+	if at.Position == 0 {
+		if err := r.remember(ctx, &opt, at.View); err != nil {
 			return nil, err
 		}
 	}
-	opt.Serves = func() bool { return int64(r.opt.Clock.Now()) < r.until.Load() }
-	opt.Ended = func(ctx context.Context, incarnation uint32) error { return r.ended(ctx, m, incarnation) }
-	opt.Retired = func(incarnation uint32) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		m.Retire(incarnation)
-	}
-	return New(opt)
+	return NewServer(opt)
 }
 
 // remember fills opt with what the store knows, for the first server of a ring. It returns an error
 // if the store has incarnations of which the ring does not know that they departed. The next
 // incarnation tells the leader of them (K8).
-func (r *Ring) remember(ctx context.Context, opt *Options, v view.View) error {
+func (r *Ring) remember(ctx context.Context, opt *ServerOptions, v view.View) error {
 	bounded := func(do func(ctx context.Context) error) error {
 		ctx, cancel := context.WithTimeout(ctx, opt.Timeout)
 		defer cancel()
@@ -388,12 +250,12 @@ func (r *Ring) remember(ctx context.Context, opt *Options, v view.View) error {
 // asynchronous before and has no log now: otherwise the writes in logs would not be found.
 func (r *Ring) claim(ctx context.Context, v view.View, place int) (mark []byte, err error) {
 	store, merges := r.opt.Store.(MergeStore)
-	ctx, cancel := context.WithTimeout(ctx, r.opt.Server.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, r.opt.Timeout)
 	defer cancel()
 	if place > 0 || !merges {
 		return nil, nil
 	}
-	if r.opt.Server.Log != nil {
+	if r.opt.Log != nil {
 		return store.Claim(ctx, v.Number)
 	}
 	_, err = store.Claim(ctx, 0)
@@ -403,58 +265,20 @@ func (r *Ring) claim(ctx context.Context, v view.View, place int) (mark []byte, 
 	return nil, err
 }
 
-// ended waits until a departed incarnation answers no caller any more.
-func (r *Ring) ended(ctx context.Context, m *view.Member, incarnation uint32) error {
-	for {
-		r.mu.Lock()
-		at, ok := m.Ended(incarnation)
-		r.mu.Unlock()
-		wait := at - r.opt.Clock.Now()
-		if ok && wait <= 0 {
-			return nil
-		}
-		if !ok || wait > lease.Tick(time.Second) {
-			wait = lease.Tick(joinBeat)
-		}
-		pause(ctx, time.Duration(wait))
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-	}
-}
-
 // Leave asks for removal from the ring, and waits until that is decided or ctx ends. The ring goes
 // on without this node, and soon shows everything that was written here. In an asynchronous space
 // the node first drains: a write that is not in the store is missing until this process runs again.
 func (r *Ring) Leave(ctx context.Context) error {
 	if server, err := r.Server(); err == nil {
-		drain, cancel := context.WithTimeout(ctx, r.opt.Server.Timeout)
+		drain, cancel := context.WithTimeout(ctx, r.opt.Timeout)
 		err = server.Drain(drain)
 		cancel()
 		if err != nil {
-			r.opt.Server.Logger.Warn("this node leaves with writes that are only in its log; start it again, or give it up", "incarnation", server.opt.Incarnation, "err", err)
+			r.opt.Logger.Warn("this node leaves with writes that are only in its log; start it again, or give it up", "incarnation", server.opt.Incarnation, "err", err)
 		}
 	}
-	r.mu.Lock()
-	r.leaving = true
-	if r.member != nil {
-		r.member.Leave()
-	}
-	r.mu.Unlock()
-	select {
-	case r.hurry <- struct{}{}:
-	default:
-	}
-	select {
-	case <-r.out:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return r.place.Leave(ctx)
 }
 
 // Close ends the current incarnation. The leader removes it when it has been silent for too long.
-func (r *Ring) Close() {
-	r.stop()
-	<-r.done
-}
+func (r *Ring) Close() { r.place.Close() }

@@ -14,12 +14,14 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/causal/mesh"
-	"github.com/freshet-cache/freshet/causal/view"
 	"github.com/freshet-cache/freshet/check"
+	"github.com/freshet-cache/freshet/clock"
 	"github.com/freshet-cache/freshet/codec"
-	"github.com/freshet-cache/freshet/shard"
-	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/leader"
+	"github.com/freshet-cache/freshet/member"
+	"github.com/freshet-cache/freshet/member/view"
 	"github.com/freshet-cache/freshet/store/memory"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // throne is a coordinator at which several leaders stand for election. Who leads changes when the test says so, and who
@@ -31,7 +33,7 @@ type throne struct {
 	successor int // who may lead
 	term      uint64
 	holder    int
-	until     map[uint64]lease.Tick // by term
+	until     map[uint64]ticks.Tick // by term
 	state     []byte
 	begun     uint32 // the incarnation with which the current ring began
 	news      chan struct{}
@@ -49,7 +51,7 @@ const (
 )
 
 func newThrone(l *luck, faulty *atomic.Bool) *throne {
-	return &throne{l: l, faulty: faulty, holder: -1, until: map[uint64]lease.Tick{}, news: make(chan struct{})}
+	return &throne{l: l, faulty: faulty, holder: -1, until: map[uint64]ticks.Tick{}, news: make(chan struct{})}
 }
 
 // crown lets another leader lead, none if successor is below 0.
@@ -64,7 +66,7 @@ func (c *throne) crown(next int) {
 	c.news = make(chan struct{})
 }
 
-func (s seat) Lead(ctx context.Context) (shard.Leadership, error) {
+func (s seat) Lead(ctx context.Context) (leader.Leadership, error) {
 	for {
 		s.mu.Lock()
 		if news := s.news; s.successor != s.at {
@@ -72,7 +74,7 @@ func (s seat) Lead(ctx context.Context) (shard.Leadership, error) {
 			select {
 			case <-news:
 			case <-ctx.Done():
-				return shard.Leadership{}, ctx.Err()
+				return leader.Leadership{}, ctx.Err()
 			}
 			continue
 		}
@@ -80,16 +82,16 @@ func (s seat) Lead(ctx context.Context) (shard.Leadership, error) {
 		term, state := s.term, s.state
 		s.holder = s.at
 		s.mu.Unlock()
-		return shard.Leadership{Term: term, State: state, Slack: lease.Tick(leadSlack), Until: func() lease.Tick { return s.leads(term) }}, nil
+		return leader.Leadership{Term: term, State: state, Slack: ticks.Tick(leadSlack), Until: func() ticks.Tick { return s.leads(term) }}, nil
 	}
 }
 
 // leads is until when a term lasts.
-func (s seat) leads(term uint64) lease.Tick {
+func (s seat) leads(term uint64) ticks.Tick {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.term == term && s.holder == s.at {
-		s.until[term] = shard.Clock{}.Now() + lease.Tick(leadSlack)
+		s.until[term] = clock.Clock{}.Now() + ticks.Tick(leadSlack)
 	}
 	return s.until[term]
 }
@@ -104,7 +106,7 @@ func (s seat) Save(_ context.Context, term uint64, state []byte) error {
 	s.mu.Lock()
 	if s.term != term {
 		s.mu.Unlock()
-		return shard.ErrDeposed
+		return leader.ErrDeposed
 	}
 	s.begins(state)
 	s.state = state
@@ -148,13 +150,13 @@ type kingdom struct {
 	l       *luck
 	faulty  atomic.Bool
 	throne  *throne
-	leaders []*Leader
+	leaders []*member.Leader
 	rings   []*Ring
 	ended   []bool
 	mute    []bool // nobody who keeps the ring is heard there
 	silence time.Duration
 	roads   []*road
-	with    func(*RingOptions)
+	with    func(*Options)
 }
 
 // newKingdom begins one that ends with the test. Who is not heard of for as long as silence is left out.
@@ -173,8 +175,8 @@ func (k *kingdom) at(addr string) (i int) {
 	return i
 }
 
-func (k *kingdom) ringLeader(i int) *Leader {
-	return StartLeader(seat{k.throne, i}, LeaderOptions{Options: view.Options{Length: lease.Tick(leaseLength), Silence: lease.Tick(k.silence)}})
+func (k *kingdom) ringLeader(i int) *member.Leader {
+	return member.StartLeader(seat{k.throne, i}, member.LeaderOptions{Options: view.Options{Length: ticks.Tick(leaseLength), Silence: ticks.Tick(k.silence)}})
 }
 
 // join begins another process, whose node asks for a place.
@@ -183,15 +185,15 @@ func (k *kingdom) join(t *testing.T) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	i := len(k.rings)
-	opt := RingOptions{
+	opt := Options{
 		Store: k.store, Addr: fmt.Sprint(i), Host: fmt.Sprint("host ", i), Beat: 200 * time.Millisecond,
-		Ask:    func(ctx context.Context, request []byte) ([]byte, error) { return k.ask(ctx, i, request) },
-		Server: Options{Dial: k.dialRoad, Beat: 20 * time.Millisecond, Timeout: time.Second, Versions: 2},
+		Ask:  func(ctx context.Context, request []byte) ([]byte, error) { return k.ask(ctx, i, request) },
+		Dial: k.dialRoad, Settings: Settings{Round: 20 * time.Millisecond, Timeout: time.Second, Versions: 2},
 	}
 	if k.with != nil {
 		k.with(&opt)
 	}
-	r, err := JoinRing(opt)
+	r, err := Join(opt)
 	if err != nil {
 		t.Fatal(err)
 	}

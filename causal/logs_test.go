@@ -65,7 +65,7 @@ func TestTheLogOfALifeThatWasGivenUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.log = newShaky() // another disk
-		r.with = func(o *RingOptions) { o.Store, o.Server.Log, o.Server.Logger = r.db, r.log, r.said.logger() }
+		r.with = func(o *Options) { o.Store, o.Log, o.Logger = r.db, r.log, r.said.logger() }
 		r.join(t)
 		writes(t, r.spaces[1].Begin(), "y", "1")
 		time.Sleep(20 * time.Second)
@@ -77,7 +77,7 @@ func TestTheLogOfALifeThatWasGivenUp(t *testing.T) {
 		}
 		eventually(t, func() bool { return len(r.throne.stored(t).Departed) == 0 })
 		r.log = found
-		r.with = func(o *RingOptions) { o.Store, o.Server.Log, o.Server.Logger = r.db, found, r.said.logger() }
+		r.with = func(o *Options) { o.Store, o.Log, o.Logger = r.db, found, r.said.logger() }
 		r.join(t)
 		eventually(t, func() bool { return r.said.has("is not asked for any more, and is not empty") })
 		eventually(t, func() bool {
@@ -156,8 +156,8 @@ func TestLeavingWithWritesInTheLog(t *testing.T) {
 func TestABatchHasTheLastOfEveryKey(t *testing.T) {
 	db := newShaky()
 	operator := &said{}
-	c := gather(t, 1, memory.Options{}, func(o *Options) {
-		o.Store, o.Log, o.Beat, o.Logger = db, memory.NewJournal(memory.Options{}), time.Hour, operator.logger()
+	c := gather(t, 1, memory.Options{}, func(o *ServerOptions) {
+		o.Store, o.Log, o.Round, o.Logger = db, memory.NewJournal(memory.Options{}), time.Hour, operator.logger()
 		if err := errors.Join(db.Begin(t.Context(), o.Incarnation, journal.NewName()), o.Log.Begin(t.Context(), o.Incarnation, journal.NewName())); err != nil {
 			t.Fatal(err)
 		}
@@ -194,11 +194,11 @@ func TestABatchHasTheLastOfEveryKey(t *testing.T) {
 // must be readable.
 func TestBeforeAServerHasJoined(t *testing.T) {
 	d, db := &disks{}, memory.NewJournal(memory.Options{})
-	opt := Options{Store: db, Incarnation: 1, View: View{Number: 1, Ring: []RingServer{{Incarnation: 2}, {Incarnation: 1}}, Newest: 2}, Joins: true, Log: d.log(t, t.TempDir()),
+	opt := ServerOptions{Store: db, Incarnation: 1, View: View{Number: 1, Ring: []RingServer{{Incarnation: 2}, {Incarnation: 1}}, Newest: 2}, Joins: true,
 		Dial: func(context.Context, RingServer, func([]byte)) (Conn, error) {
 			return nil, errors.New("nobody is there")
-		}}
-	s, err := New(opt)
+		}, Settings: Settings{Log: d.log(t, t.TempDir())}}
+	s, err := NewServer(opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func TestBeforeAServerHasJoined(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	opt.Joins, opt.Mark = false, []byte("damaged")
-	if _, err := New(opt); !errors.Is(err, wire.ErrFormat) || !strings.Contains(err.Error(), "merged into the store") {
+	if _, err := NewServer(opt); !errors.Is(err, wire.ErrFormat) || !strings.Contains(err.Error(), "merged into the store") {
 		t.Errorf("a mark that cannot be read: %v", err)
 	}
 }
@@ -221,7 +221,7 @@ func TestBeforeAServerHasJoined(t *testing.T) {
 // that incarnation's log for one that nobody asks for.
 func TestLogsOfLivesToComeStay(t *testing.T) {
 	log := memory.NewJournal(memory.Options{})
-	c := gather(t, 1, memory.Options{}, func(o *Options) {
+	c := gather(t, 1, memory.Options{}, func(o *ServerOptions) {
 		o.Log = log
 		for incarnation := range uint32(6) { // 2 and 3 are retired, 5 and 6 are to come
 			if err := log.Begin(t.Context(), incarnation+1, journal.NewName()); err != nil {

@@ -19,7 +19,7 @@ import (
 
 // sets is a space of sets of words, over a ring whose servers keep concurrent writes.
 func sets(t testing.TB, n int) (*cluster, []*Space[[]byte]) {
-	c := gather(t, n, memory.Options{}, func(o *Options) {
+	c := gather(t, n, memory.Options{}, func(o *ServerOptions) {
 		if err := o.Store.(*memory.Journal).KeepSiblings(t.Context(), true); err != nil {
 			t.Error(err)
 		}

@@ -12,8 +12,10 @@ func (r *Ring) Ready(ctx context.Context) error {
 	beat := time.NewTicker(joinBeat)
 	defer beat.Stop()
 	for {
-		if s, err := r.Server(); err == nil && s.Joined() && r.key.Load() != nil {
-			return nil
+		if s, err := r.Server(); err == nil && s.Joined() {
+			if _, err := r.TokenKey(); err == nil {
+				return nil
+			}
 		}
 		select {
 		case <-beat.C:

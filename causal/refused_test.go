@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/causal/mesh"
-	"github.com/freshet-cache/freshet/causal/view"
 	"github.com/freshet-cache/freshet/causal/wire"
-	"github.com/freshet-cache/freshet/shard"
-	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/leader"
+	"github.com/freshet-cache/freshet/member"
+	"github.com/freshet-cache/freshet/member/view"
 	"github.com/freshet-cache/freshet/store"
 	"github.com/freshet-cache/freshet/store/journal"
 	"github.com/freshet-cache/freshet/store/memory"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // Options that cannot work are refused with what to do about them, by servers and by rings.
@@ -25,26 +26,26 @@ func TestOptionsThatCannotWork(t *testing.T) {
 	db := memory.NewJournal(memory.Options{})
 	one, two := View{Ring: []RingServer{{Incarnation: 1}}}, View{Ring: []RingServer{{Incarnation: 1}, {Incarnation: 2}}}
 	dial := func(context.Context, RingServer, func([]byte)) (Conn, error) { return newSpoken(), nil }
-	for says, o := range map[string]Options{
+	for says, o := range map[string]ServerOptions{
 		"Options.Store is nil":                            {Incarnation: 1, View: one},
 		"Options.Incarnation is 0":                        {Store: db, View: View{Ring: []RingServer{{}}}},
 		"Options.Incarnation is 3":                        {Store: db, Incarnation: 3, View: two, Dial: dial},
 		"Options.Dial is nil":                             {Store: db, Incarnation: 1, View: two},
 		"Options.Joins is set":                            {Store: db, Incarnation: 1, View: one, Joins: true},
-		"Options.Concurrent do not go together":           {Store: db, Incarnation: 1, View: one, Log: db, Concurrent: true},
-		"the store cannot merge":                          {Store: struct{ Store }{db}, Incarnation: 1, View: one, Log: db},
-		"Options.Timeout is -1ns":                         {Store: db, Incarnation: 1, View: one, Timeout: -1},
-		"Options.Beat -1ns":                               {Store: db, Incarnation: 1, View: one, Beat: -1},
-		"what was merged into the store":                  {Store: db, Incarnation: 1, View: one, Log: db, Mark: []byte("damaged")},
+		"Options.Concurrent do not go together":           {Store: db, Incarnation: 1, View: one, Settings: Settings{Log: db, Concurrent: true}},
+		"the store cannot merge":                          {Store: struct{ Store }{db}, Incarnation: 1, View: one, Settings: Settings{Log: db}},
+		"Options.Timeout is -1ns":                         {Store: db, Incarnation: 1, View: one, Settings: Settings{Timeout: -1}},
+		"Options.Round -1ns":                              {Store: db, Incarnation: 1, View: one, Settings: Settings{Round: -1}},
+		"what was merged into the store":                  {Store: db, Incarnation: 1, View: one, Mark: []byte("damaged"), Settings: Settings{Log: db}},
 		"which is not in the view's ring; an incarnation": {Store: db, Incarnation: 1},
 	} {
-		if s, err := New(o); err == nil || s != nil || !strings.Contains(err.Error(), says) {
+		if s, err := NewServer(o); err == nil || s != nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("want %q, got %v", says, err)
 		}
 	}
 	ask := func(context.Context, []byte) ([]byte, error) { return nil, errors.New("nobody") }
-	for what, o := range map[string]RingOptions{"no store": {Addr: "a", Ask: ask}, "no address": {Store: db, Ask: ask}, "nobody to ask": {Store: db, Addr: "a"}, "a wrong server": {Store: db, Addr: "a", Ask: ask, Server: Options{Timeout: -1}}} {
-		if r, err := JoinRing(o); err == nil || r != nil {
+	for what, o := range map[string]Options{"no store": {Addr: "a", Ask: ask}, "no address": {Store: db, Ask: ask}, "nobody to ask": {Store: db, Addr: "a"}, "a wrong server": {Store: db, Addr: "a", Ask: ask, Settings: Settings{Timeout: -1}}} {
+		if r, err := Join(o); err == nil || r != nil {
 			t.Errorf("%s: it is taken", what)
 		}
 	}
@@ -58,10 +59,10 @@ func TestNoise(t *testing.T) {
 		t.Fatal(err)
 	}
 	operator := &said{}
-	s, err := New(Options{Store: db, Incarnation: 1, View: View{Number: 5, Ring: []RingServer{{Incarnation: 1}, {Incarnation: 2}, {Incarnation: 3}}, Newest: 3}, Beat: time.Hour, Logger: operator.logger(),
+	s, err := NewServer(ServerOptions{Store: db, Incarnation: 1, View: View{Number: 5, Ring: []RingServer{{Incarnation: 1}, {Incarnation: 2}, {Incarnation: 3}}, Newest: 3},
 		Dial: func(context.Context, RingServer, func([]byte)) (Conn, error) {
 			return nil, errors.New("nobody is there")
-		}})
+		}, Settings: Settings{Round: time.Hour, Logger: operator.logger()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,8 +104,8 @@ func TestNoise(t *testing.T) {
 func TestReadsPastTheServersFail(t *testing.T) {
 	db := newShaky()
 	serves := true
-	c := gather(t, 2, memory.Options{}, func(o *Options) {
-		o.Store, o.Beat = db, time.Hour // nothing becomes visible
+	c := gather(t, 2, memory.Options{}, func(o *ServerOptions) {
+		o.Store, o.Round = db, time.Hour // nothing becomes visible
 		if o.Incarnation == 2 {
 			o.Serves = func() bool { return serves }
 		}
@@ -250,10 +251,10 @@ type office struct {
 	fails bool
 }
 
-func (o *office) Lead(ctx context.Context) (shard.Leadership, error) {
+func (o *office) Lead(ctx context.Context) (leader.Leadership, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return shard.Leadership{Term: 1, State: o.state, Gone: func(host string) bool { return host == o.gone }}, ctx.Err()
+	return leader.Leadership{Term: 1, State: o.state, Gone: func(host string) bool { return host == o.gone }}, ctx.Err()
 }
 
 func (o *office) Save(_ context.Context, _ uint64, state []byte) error {
@@ -278,7 +279,7 @@ func TestLeaderAndItsCoordinator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := view.View{Number: 3, Newest: 2, Ring: []view.Place{{Incarnation: 1, Name: "a", Host: "one"}, {Incarnation: 2, Name: "b", Host: "two"}}, Key: []byte("key")}
 		o, operator := &office{state: []byte("damaged"), gone: "two"}, &said{}
-		k := StartLeader(o, LeaderOptions{Options: view.Options{Length: lease.Tick(time.Hour)}, Beat: time.Second, Logger: operator.logger()})
+		k := member.StartLeader(o, member.LeaderOptions{Options: view.Options{Length: ticks.Tick(time.Hour)}, Beat: time.Second, Logger: operator.logger()})
 		request := view.AppendRenew(nil, view.Renew{Name: "a", Host: "one", Incarnation: 1, Seq: 1, Knows: true, View: 3, Sum: v.Sum()})
 		time.Sleep(time.Minute)
 		if k.Answer(request) != nil || !operator.has("cannot be read; restore it") {

@@ -83,7 +83,7 @@ func TestTruncationIsSpread(t *testing.T) {
 	if err := db.Begin(t.Context(), 1, journal.NewName()); err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(Options{Store: db, Incarnation: 1, View: View{Number: 1, Ring: []RingServer{{Incarnation: 1}}}, Beat: time.Hour, Recorder: f})
+	s, err := NewServer(ServerOptions{Store: db, Incarnation: 1, View: View{Number: 1, Ring: []RingServer{{Incarnation: 1}}}, Settings: Settings{Round: time.Hour, Recorder: f}})
 	if err != nil {
 		t.Fatal(err)
 	}

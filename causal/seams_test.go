@@ -13,12 +13,13 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/causal/mesh"
-	"github.com/freshet-cache/freshet/causal/view"
 	"github.com/freshet-cache/freshet/causal/wire"
-	"github.com/freshet-cache/freshet/shard"
-	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/leader"
+	"github.com/freshet-cache/freshet/member"
+	"github.com/freshet-cache/freshet/member/view"
 	"github.com/freshet-cache/freshet/store/journal"
 	"github.com/freshet-cache/freshet/store/memory"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // witness is a store that remembers what was asked of it about incarnations, in order.
@@ -72,8 +73,8 @@ func TestRecoveryWaits(t *testing.T) {
 	}
 	asked := make(chan uint32, 100)
 	retired := make(chan uint32, 100)
-	s, err := New(Options{
-		Store: db, Incarnation: 1, View: View{Number: 2, Ring: []RingServer{{Incarnation: 1}}, Departed: []uint32{2}, Newest: 2}, Beat: time.Millisecond,
+	s, err := NewServer(ServerOptions{
+		Store: db, Incarnation: 1, View: View{Number: 2, Ring: []RingServer{{Incarnation: 1}}, Departed: []uint32{2}, Newest: 2},
 		Ended: func(ctx context.Context, incarnation uint32) error {
 			asked <- incarnation
 			select {
@@ -89,7 +90,7 @@ func TestRecoveryWaits(t *testing.T) {
 			case retired <- incarnation:
 			default:
 			}
-		},
+		}, Settings: Settings{Round: time.Millisecond},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +129,7 @@ func TestRingBeginsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKingdom(t, &luck{r: rand.New(rand.NewPCG(1, 1))}, leaseLength, memory.Options{})
 		db := &witness{Journal: k.store}
-		k.with = func(o *RingOptions) { o.Store = db }
+		k.with = func(o *Options) { o.Store = db }
 		ctx, first := t.Context(), k.join(t)
 		s := k.spaces[first].Begin()
 		eventually(t, func() bool { return s.Set(ctx, "x", "old") == nil })
@@ -181,45 +182,6 @@ func TestNoWritesWithoutALease(t *testing.T) {
 	emptyPools()
 }
 
-// Who recovers an incarnation waits from when it heard that the incarnation is over until no lease of it is left.
-func TestEnded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := &Ring{}
-		m := view.NewMember(view.MemberOptions{Name: "a"})
-		granted := func(length time.Duration, v view.View) {
-			now := r.opt.Clock.Now()
-			m.Granted(now, view.Grant{Seq: m.Beat(now, true).Seq, Length: lease.Tick(length), View: v})
-		}
-		ring := []view.Place{{Incarnation: 1, Name: "a"}, {Incarnation: 2, Name: "b"}}
-		granted(leaseLength, view.View{Number: 1, Ring: ring, Newest: 2})
-		over := make(chan error, 1)
-		go func() { over <- r.ended(t.Context(), m, 2) }()
-		time.Sleep(time.Minute)
-		select {
-		case <-over:
-			t.Fatal("a member is over")
-		default:
-		}
-		r.mu.Lock()
-		granted(time.Second, view.View{Number: 2, Ring: ring[:1], Departed: []uint32{2}, Newest: 2})
-		r.mu.Unlock()
-		time.Sleep(leaseLength)
-		select {
-		case <-over:
-			t.Fatal("an incarnation is over whose lease may last")
-		default:
-		}
-		if err := <-over; err != nil {
-			t.Error(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if err := r.ended(ctx, m, 3); !errors.Is(err, context.Canceled) {
-			t.Errorf("who is closed waits: %v", err)
-		}
-	})
-}
-
 // An incarnation that was given a number and never began is over for the store, so that its ring does not wait for its log. One
 // that began is not.
 func TestUnborn(t *testing.T) {
@@ -261,18 +223,18 @@ func TestUnbornIsTriedAgain(t *testing.T) {
 // useless is a coordinator that is of no use.
 type useless struct{ asked atomic.Int64 }
 
-func (u *useless) Lead(context.Context) (shard.Leadership, error) {
+func (u *useless) Lead(context.Context) (leader.Leadership, error) {
 	u.asked.Add(1)
-	return shard.Leadership{}, errors.New("nobody leads")
+	return leader.Leadership{}, errors.New("nobody leads")
 }
 
-func (u *useless) Save(context.Context, uint64, []byte) error { return shard.ErrDeposed }
+func (u *useless) Save(context.Context, uint64, []byte) error { return leader.ErrDeposed }
 
 // A leader whose coordinator fails rests before it asks again.
 func TestLeaderRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := &useless{}
-		k := StartLeader(u, LeaderOptions{Options: view.Options{Length: lease.Tick(20 * time.Second)}})
+		k := member.StartLeader(u, member.LeaderOptions{Options: view.Options{Length: ticks.Tick(20 * time.Second)}})
 		time.Sleep(10*time.Second + time.Millisecond)
 		if n := u.asked.Load(); n < 9 || n > 12 {
 			t.Errorf("the coordinator was asked %d times in ten beats", n)
@@ -310,7 +272,7 @@ func (k *kinds) of(kind StoreCall) int {
 func TestKindsOfRequests(t *testing.T) {
 	for _, async := range []bool{false, true} {
 		k := &kinds{}
-		change := func(o *Options) { o.Recorder = k }
+		change := func(o *ServerOptions) { o.Recorder = k }
 		if async {
 			change = (&disks{}).onDisk(t, change)
 		}

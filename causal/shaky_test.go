@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/causal/mesh"
+	"github.com/freshet-cache/freshet/member"
 	"github.com/freshet-cache/freshet/store/journal"
 	"github.com/freshet-cache/freshet/store/memory"
 )
@@ -205,10 +206,10 @@ func newRealm(t *testing.T, silence time.Duration, async bool) *realm {
 	r := &realm{db: newShaky(), log: newShaky()}
 	r.kingdom = newKingdom(t, &luck{r: rand.New(rand.NewPCG(1, 1))}, silence, memory.Options{})
 	r.store = r.db.Journal
-	r.with = func(o *RingOptions) {
-		o.Store, o.Server.Logger = r.db, r.said.logger()
+	r.with = func(o *Options) {
+		o.Store, o.Logger = r.db, r.said.logger()
 		if async {
-			o.Server.Log = r.log
+			o.Log = r.log
 		}
 	}
 	return r
@@ -320,7 +321,7 @@ func TestAnAsynchronousSpaceStaysSo(t *testing.T) {
 			t.Error("a ring with a log is not asynchronous")
 		}
 		r.end(0, false)
-		r.with = func(o *RingOptions) { o.Store, o.Server.Logger = r.db, r.said.logger() }
+		r.with = func(o *Options) { o.Store, o.Logger = r.db, r.said.logger() }
 		without := r.join(t)
 		eventually(t, func() bool { return r.said.has("give Options.Log") })
 		if _, _, err := roam(t, s, r.spaces[without]).Get(t.Context(), "x"); !errors.Is(err, ErrJoining) {
@@ -338,8 +339,8 @@ func TestAnAsynchronousSpaceStaysSo(t *testing.T) {
 // while the server waits for it.
 func TestARingAndItsServerDoNotWaitForEachOther(t *testing.T) {
 	var faulty atomic.Bool
-	k := StartLeader(seat{newThrone(&luck{r: rand.New(rand.NewPCG(1, 1))}, &faulty), 0}, LeaderOptions{})
-	r, err := JoinRing(RingOptions{Store: memory.NewJournal(memory.Options{}), Addr: "a", Beat: time.Millisecond, Ask: func(_ context.Context, request []byte) ([]byte, error) {
+	k := member.StartLeader(seat{newThrone(&luck{r: rand.New(rand.NewPCG(1, 1))}, &faulty), 0}, member.LeaderOptions{})
+	r, err := Join(Options{Store: memory.NewJournal(memory.Options{}), Addr: "a", Beat: time.Millisecond, Ask: func(_ context.Context, request []byte) ([]byte, error) {
 		if answer := k.Answer(request); answer != nil {
 			return answer, nil
 		}

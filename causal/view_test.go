@@ -168,7 +168,7 @@ func TestAllRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c.change = func(o *Options) { o.Floor, o.Truncated = largest, settled }
+	c.change = func(o *ServerOptions) { o.Floor, o.Truncated = largest, settled }
 	c.view = View{Number: 2, Ring: []RingServer{{3, "2"}}, Departed: []uint32{1, 2}, Newest: 3}
 	c.start(t, false)
 	at := roam(t, s, c.spaces[2])
@@ -279,7 +279,7 @@ func (h *history) now() []check.Act {
 func TestLeaseOver(t *testing.T) {
 	var serves atomic.Bool
 	serves.Store(true)
-	c, ctx := gather(t, 2, memory.Options{}, func(o *Options) { o.Serves = serves.Load }), t.Context()
+	c, ctx := gather(t, 2, memory.Options{}, func(o *ServerOptions) { o.Serves = serves.Load }), t.Context()
 	s := c.spaces[0].Begin()
 	if err := s.Set(ctx, "k", "v"); err != nil {
 		t.Fatal(err)

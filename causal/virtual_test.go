@@ -64,8 +64,8 @@ func TestCausalInVirtualTime(t *testing.T) {
 			l := &luck{r: rand.New(rand.NewPCG(uint64(seed), 2026))}
 			var faulty atomic.Bool
 			slow := l.slowly(4*time.Second, faulty.Load)
-			c := gather(t, 3, memory.Options{Before: slow, After: slow}, func(o *Options) {
-				o.Beat, o.Timeout = 20*time.Millisecond, time.Second
+			c := gather(t, 3, memory.Options{Before: slow, After: slow}, func(o *ServerOptions) {
+				o.Round, o.Timeout = 20*time.Millisecond, time.Second
 				switch seed % 3 {
 				case 1:
 					o.Keys = 2

@@ -18,6 +18,7 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 	"github.com/freshet-cache/freshet/store"
 	"github.com/freshet-cache/freshet/store/memory"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // stubborn is a store that answers no call of the kinds in fails.
@@ -159,10 +160,10 @@ func TestAnExtendedLease(t *testing.T) {
 		n := &counter{}
 		c := open(t, Options[string]{Store: memory.New(memory.Options{}), Codec: String(), Recorder: n, Join: func(shard.Watcher) {}})
 		l, now := lease.Lease{Gen: 1}, c.opt.Clock.Now()
-		h := shard.NewHandle(l, c.opt.Clock, now+lease.Tick(time.Minute))
+		h := shard.NewHandle(l, c.opt.Clock, now+ticks.Tick(time.Minute))
 		c.Acquired(h, 0)
 		synctest.Wait()
-		c.Extended(shard.NewHandle(l, c.opt.Clock, now+lease.Tick(time.Hour)))
+		c.Extended(shard.NewHandle(l, c.opt.Clock, now+ticks.Tick(time.Hour)))
 		time.Sleep(time.Minute)
 		if err := c.Put(t.Context(), "k", "v"); err != nil || !c.Owns("k") || c.Standing("k") != Kept {
 			t.Errorf("under a lease that was extended: %v, %v", err, c.Standing("k"))
@@ -280,7 +281,7 @@ func TestHitsStopsAnywhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := open(t, Options[string]{Store: memory.New(memory.Options{}), Codec: String(), Join: func(shard.Watcher) {}})
 		now := c.opt.Clock.Now()
-		holds := newValidity(shard.NewHandle(lease.Lease{Gen: 1}, c.opt.Clock, now+lease.Tick(time.Hour)))
+		holds := newValidity(shard.NewHandle(lease.Lease{Gen: 1}, c.opt.Clock, now+ticks.Tick(time.Hour)))
 		over := newValidity(shard.NewHandle(lease.Lease{Gen: 2}, c.opt.Clock, now))
 		for _, length := range []int{0, 1, 31, 32, 33, 63, 64, 65, 96} {
 			keys := make([]string, length)
@@ -351,7 +352,7 @@ func TestALeaseThatReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, rec := newStubborn(), &causes{}
 		c := open(t, Options[string]{Store: st, Codec: String(), Recorder: rec, Join: func(shard.Watcher) {}})
-		c.Acquired(shard.NewHandle(lease.Lease{Gen: 1}, c.opt.Clock, c.opt.Clock.Now()+lease.Tick(time.Minute)), 0)
+		c.Acquired(shard.NewHandle(lease.Lease{Gen: 1}, c.opt.Clock, c.opt.Clock.Now()+ticks.Tick(time.Minute)), 0)
 		synctest.Wait()
 		if err := c.Put(t.Context(), "k", "v"); err != nil {
 			t.Fatal(err)

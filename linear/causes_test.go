@@ -10,9 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/freshet-cache/freshet/clock"
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
 	"github.com/freshet-cache/freshet/store/memory"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // A miss says why it was one, for every cause there is and up to the instant at which the
@@ -30,9 +32,9 @@ func TestMissesSayWhy(t *testing.T) {
 		c := open(t, Options[string]{Store: st, Codec: String(), Recorder: rec, Join: func(shard.Watcher) {}})
 		const leased = time.Hour
 		start := c.opt.Clock.Now()
-		c.Acquired(shard.NewHandle(lease.Lease{Gen: 1}, c.opt.Clock, start+lease.Tick(leased)), 0)
+		c.Acquired(shard.NewHandle(lease.Lease{Gen: 1}, c.opt.Clock, start+ticks.Tick(leased)), 0)
 		synctest.Wait()
-		until := func(at lease.Tick) { time.Sleep(time.Duration(at - c.opt.Clock.Now())) }
+		until := func(at ticks.Tick) { time.Sleep(time.Duration(at - c.opt.Clock.Now())) }
 		get := func(key string, want map[MissCause]int) {
 			t.Helper()
 			rec.of = [MissCauses]int{}
@@ -77,9 +79,9 @@ func TestMissesSayWhy(t *testing.T) {
 		until(e.validity.until)
 		get("short", map[MissCause]int{Expired: 1})
 		put("lives on", 2*leased)
-		until(start + lease.Tick(leased) - 1)
+		until(start + ticks.Tick(leased) - 1)
 		get("k", map[MissCause]int{})
-		until(start + lease.Tick(leased))
+		until(start + ticks.Tick(leased))
 		get("k", map[MissCause]int{Invalid: 1})
 		get("lives on", map[MissCause]int{Invalid: 1})
 	})
@@ -238,7 +240,7 @@ func TestSlowOperationsAreCounted(t *testing.T) {
 		}
 		time.Sleep(time.Duration(sampleSpan))
 		c.Loads()
-		for offset := range lease.Tick(sampleEvery) { // the instant says which of the first keys is sampled
+		for offset := range ticks.Tick(sampleEvery) { // the instant says which of the first keys is sampled
 			for c.opt.Clock.Now()%sampleEvery != offset {
 				time.Sleep(time.Nanosecond)
 			}
@@ -258,7 +260,7 @@ func TestSlowOperationsAreCounted(t *testing.T) {
 func TestSpreadCountsOnce(t *testing.T) {
 	var handles []*shard.Handle
 	for i, r := range []lease.Range{{Low: "k"}, {Low: "a"}, {}} {
-		handles = append(handles, shard.NewHandle(lease.Lease{Gen: lease.Gen(9 - i), Range: r}, shard.Clock{}, 1<<62))
+		handles = append(handles, shard.NewHandle(lease.Lease{Gen: lease.Gen(9 - i), Range: r}, clock.Clock{}, 1<<62))
 	}
 	loads := spread(handles, []string{"", "b", "k", "l", "m"}, 10)
 	for i, want := range [][]string{{"k", "l", "m"}, {"b"}, {""}} {

@@ -12,10 +12,12 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/check"
+	"github.com/freshet-cache/freshet/leader"
 	"github.com/freshet-cache/freshet/linear/clink"
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
 	"github.com/freshet-cache/freshet/store/memory"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // memoryCoordinator is a coordinator that keeps its state in memory.
@@ -25,18 +27,18 @@ type memoryCoordinator struct {
 	term  uint64
 }
 
-func (d *memoryCoordinator) Lead(context.Context) (shard.Leadership, error) {
+func (d *memoryCoordinator) Lead(context.Context) (leader.Leadership, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.term++
-	return shard.Leadership{Term: d.term, State: d.state}, nil
+	return leader.Leadership{Term: d.term, State: d.state}, nil
 }
 
 func (d *memoryCoordinator) Save(_ context.Context, term uint64, state []byte) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if term != d.term {
-		return shard.ErrDeposed
+		return leader.ErrDeposed
 	}
 	d.state = state
 	return nil
@@ -68,7 +70,7 @@ func newCluster(t *testing.T, nodes int, st memory.Options, opt Options[string])
 func newClusterOver(t *testing.T, nodes int, st memory.Options, opt Options[string], carry func(deliver func())) *cluster {
 	c := &cluster{carry: carry, st: memory.New(st), nodes: make([]atomic.Pointer[shard.Node], nodes)}
 	c.assigner = shard.StartAssigner(&memoryCoordinator{}, shard.AssignerOptions{
-		AssignerOptions: lease.AssignerOptions{Length: lease.Tick(2 * time.Second), First: []string{"k3", "k6"}}, Beat: 20 * time.Millisecond,
+		AssignerOptions: lease.AssignerOptions{Length: ticks.Tick(2 * time.Second), First: []string{"k3", "k6"}}, Beat: 20 * time.Millisecond,
 		Send: func(node string, msg any) {
 			c.post(func() {
 				if n := c.nodes[node[1]-'0'].Load(); n != nil && c.muted.Load() != int64(node[1]-'0')+1 { // its first answer may come before it has a name

@@ -28,10 +28,12 @@ import (
 	"github.com/maypok86/otter/v2"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/freshet-cache/freshet/clock"
 	"github.com/freshet-cache/freshet/linear/clink"
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
 	"github.com/freshet-cache/freshet/store"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // Store is what linear needs of a store. See package store for the promises.
@@ -78,7 +80,7 @@ type Options[V any] struct {
 	Queue int
 	// Drift bounds how much this machine's clock may run fast or slow, in millionths. Default 200.
 	Drift int64
-	Clock shard.Clock
+	Clock clock.Clock
 	// Join gives the cache the slices that it may own. New calls Join once, with the cache as the
 	// watcher of a shard.Node. Default: the cache owns every key, which is right only if no other
 	// process has opened the store.
@@ -302,7 +304,7 @@ func (c *Cache[V]) VersionEntry(ctx context.Context, key string) (Entry[V], erro
 }
 
 // public returns the entry as readers see it.
-func (e *entry[V]) public(now lease.Tick, drift int64) Entry[V] {
+func (e *entry[V]) public(now ticks.Tick, drift int64) Entry[V] {
 	out := Entry[V]{Value: e.value, Exists: e.version&gone == 0, Version: e.version &^ gone, Hit: true, Copy: e.validity.handle.Copy}
 	if until := e.validity.until; until != 0 {
 		out.TTL = time.Duration(clink.Left(now, until, drift))
@@ -373,7 +375,7 @@ func (c *Cache[V]) PutTTL(ctx context.Context, key string, value V, ttl time.Dur
 	if err != nil {
 		return 0, fmt.Errorf("linear: value of %q cannot be encoded, nothing was written: %w", key, err)
 	}
-	return c.write(ctx, clink.Mut{Key: key, Value: b, TTL: lease.Tick(min(ttl, MaxTTL))})
+	return c.write(ctx, clink.Mut{Key: key, Value: b, TTL: ticks.Tick(min(ttl, MaxTTL))})
 }
 
 // PutAll sets several keys, all at once or none: no reader sees one of them without the others.
@@ -388,7 +390,7 @@ func (c *Cache[V]) PutAll(ctx context.Context, values map[string]V) error {
 		if err != nil {
 			return fmt.Errorf("linear: value of %q cannot be encoded, nothing was written: %w", key, err)
 		}
-		muts = append(muts, clink.Mut{Key: key, Value: b, TTL: lease.Tick(min(c.opt.TTL, MaxTTL))})
+		muts = append(muts, clink.Mut{Key: key, Value: b, TTL: ticks.Tick(min(c.opt.TTL, MaxTTL))})
 	}
 	_, err := c.write(ctx, muts...)
 	return err

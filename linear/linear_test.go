@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/freshet-cache/freshet/clock"
 	"github.com/freshet-cache/freshet/linear/clink"
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
@@ -414,7 +415,7 @@ func (h *holding) Commit(ctx context.Context, id store.ID, muts []store.Mutation
 // The sample is drawn from operations, not from keys: where half the load falls
 // on one key, so does half the sample.
 func TestSpreadSamplesOperations(t *testing.T) {
-	h := shard.NewHandle(lease.Lease{Gen: 7}, shard.Clock{}, 1<<62)
+	h := shard.NewHandle(lease.Lease{Gen: 7}, clock.Clock{}, 1<<62)
 	var keys []string
 	for i := range 1000 {
 		keys = append(keys, "hot", fmt.Sprint("cold", i))

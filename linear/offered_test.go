@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/freshet-cache/freshet/clock"
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
 	"github.com/freshet-cache/freshet/store/memory"
@@ -246,7 +247,7 @@ func TestOffersGoThroughPeers(t *testing.T) {
 		h := w.handles["k"]
 		h.Revoke()
 		caches[0].Revoked(h)
-		next := shard.NewHandle(lease.Lease{Range: h.Range, Gen: 9}, shard.Clock{}, 1<<62)
+		next := shard.NewHandle(lease.Lease{Range: h.Range, Gen: 9}, clock.Clock{}, 1<<62)
 		caches[1].Acquired(next, h.Gen)
 		synctest.Wait()
 		w.deaf["n2"] = true

@@ -16,6 +16,7 @@ import (
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
 	"github.com/freshet-cache/freshet/store/memory"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // slowLookups makes every look-up that finds an entry take some time: the map reports
@@ -52,7 +53,7 @@ func TestClockIsReadAfterTheLookUp(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				lookups := &slowLookups{}
 				c := openAt(t, &otter.Options[string, entry[string]]{StatsRecorder: lookups})
-				h := shard.NewHandle(lease.Lease{Gen: 1}, c.opt.Clock, c.opt.Clock.Now()+lease.Tick(length))
+				h := shard.NewHandle(lease.Lease{Gen: 1}, c.opt.Clock, c.opt.Clock.Now()+ticks.Tick(length))
 				c.kept.Set("k", entry[string]{value: "v", version: 2, validity: newValidity(h)})
 				lookups.takes = takes
 				if got := served(c); got != want {
@@ -98,7 +99,7 @@ func TestWhatOutlivesItsLease(t *testing.T) {
 				cache := openAt(t, &otter.Options[string, entry[string]]{})
 				start := cache.opt.Clock.Now()
 				under := func(gen lease.Gen, low, high string, length time.Duration) *validity {
-					h := shard.NewHandle(lease.Lease{Range: lease.Range{Low: low, High: high}, Gen: gen}, cache.opt.Clock, start+lease.Tick(length))
+					h := shard.NewHandle(lease.Lease{Range: lease.Range{Low: low, High: high}, Gen: gen}, cache.opt.Clock, start+ticks.Tick(length))
 					cache.validities[gen] = newValidity(h)
 					return cache.validities[gen]
 				}
@@ -108,7 +109,7 @@ func TestWhatOutlivesItsLease(t *testing.T) {
 				under(4, "d", "e", third)
 				e := entry[string]{value: "v", version: 2, validity: r}
 				if c.ttl != 0 {
-					e.validity = r.before(start + lease.Tick(c.ttl))
+					e.validity = r.before(start + ticks.Tick(c.ttl))
 				}
 				cache.kept.Set(c.key, e)
 				cache.retags = true // nobody moves entries but the test

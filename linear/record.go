@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/linear/clink"
-	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // Recorder receives what the cache does, for metrics. Hits are not reported one by one: the code
@@ -65,7 +65,7 @@ const sampleEvery = 64
 // is.
 type sampler struct {
 	mu    sync.Mutex
-	since lease.Tick
+	since ticks.Tick
 	keys  [2048][]byte // the memory of the keys is reused
 	n     int
 	skip  int
@@ -96,11 +96,11 @@ func (s *sampler) write(key string) {
 }
 
 // sampleSpan is the shortest time to sample, because a rate over a few milliseconds is chance.
-const sampleSpan lease.Tick = 500e6
+const sampleSpan ticks.Tick = 500e6
 
 // take returns the sampled keys, how many samples there were, and the time they took. The time is 0
 // if it is not yet long enough.
-func (s *sampler) take(now lease.Tick) (keys []string, n int, d lease.Tick) {
+func (s *sampler) take(now ticks.Tick) (keys []string, n int, d ticks.Tick) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now-s.since < sampleSpan {

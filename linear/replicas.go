@@ -8,6 +8,7 @@ import (
 	"github.com/freshet-cache/freshet/linear/replica"
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // members is the part of a cache that shares keys with other nodes, as their primary or as one of
@@ -284,7 +285,7 @@ func (c *Cache[V]) loadCopy(r replica.Load) []request {
 	defer c.mu.Unlock()
 	in := replica.Loaded{Call: r.Call, OK: err == nil}
 	if err == nil {
-		in.Row = replica.Row{Exists: row.Exists, Value: row.Value, Version: uint64(row.Version), TTL: lease.Tick(row.TTL)}
+		in.Row = replica.Row{Exists: row.Exists, Value: row.Value, Version: uint64(row.Version), TTL: ticks.Tick(row.TTL)}
 	}
 	return c.stepReplica(in, err)
 }

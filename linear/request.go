@@ -7,8 +7,8 @@ import (
 
 	"github.com/freshet-cache/freshet/linear/clink"
 	"github.com/freshet-cache/freshet/linear/replica"
-	"github.com/freshet-cache/freshet/shard/lease"
 	"github.com/freshet-cache/freshet/store"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // carry performs requests. A caller without a deadline performs the last one itself, which saves
@@ -114,7 +114,7 @@ func (c *Cache[V]) commit(r clink.Store) (clink.Input, error) {
 	stamps, err := c.opt.Store.Commit(ctx, store.ID(r.ID), muts)
 	in := clink.Stored{Call: r.Call, Status: status(err)}
 	for _, s := range stamps {
-		in.Stamps = append(in.Stamps, clink.Stamp{Version: uint64(s.Version), TTL: lease.Tick(s.TTL)})
+		in.Stamps = append(in.Stamps, clink.Stamp{Version: uint64(s.Version), TTL: ticks.Tick(s.TTL)})
 	}
 	return in, err
 }

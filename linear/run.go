@@ -14,6 +14,7 @@ import (
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
 	"github.com/freshet-cache/freshet/store"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // waiter is a caller that waits for a Reply.
@@ -264,7 +265,7 @@ func (c *Cache[V]) through(ctx context.Context, key string) (Entry[V], error) {
 }
 
 func fromRow(r store.Row) clink.Row {
-	return clink.Row{Exists: r.Exists, Value: r.Value, Version: uint64(r.Version), Writer: clink.ID(r.Writer), TTL: lease.Tick(r.TTL), Guard: clink.Token(r.Guard)}
+	return clink.Row{Exists: r.Exists, Value: r.Value, Version: uint64(r.Version), Writer: clink.ID(r.Writer), TTL: ticks.Tick(r.TTL), Guard: clink.Token(r.Guard)}
 }
 
 // Acquired implements shard.Watcher.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/linear/clink"
-	"github.com/freshet-cache/freshet/shard/lease"
 	"github.com/freshet-cache/freshet/store"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // KeepTTL as the TTL of Tx.PutTTL keeps the deadline that the row has.
@@ -159,7 +159,7 @@ func (t *Tx[V]) PutTTL(key string, value V, ttl time.Duration) error {
 	if ttl < 0 && ttl != KeepTTL {
 		return fmt.Errorf("linear: the TTL of %q is negative: %v; use 0 for ever, or KeepTTL", key, ttl)
 	}
-	m := clink.Mut{Key: key, Value: b, TTL: lease.Tick(min(ttl, MaxTTL))}
+	m := clink.Mut{Key: key, Value: b, TTL: ticks.Tick(min(ttl, MaxTTL))}
 	if was, ok := t.muts[key]; ttl == KeepTTL && ok { // keep the deadline that an earlier write of this update set
 		m.TTL = was.TTL // 0 after a delete
 	} else if ttl == KeepTTL && (!t.rows[i].Exists || t.rows[i].TTL == 0) {

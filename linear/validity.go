@@ -7,27 +7,28 @@ import (
 	"github.com/freshet-cache/freshet/linear/clink"
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // validity says how long an entry may be served: while the handle holds and, if until is not 0,
 // before until. Entries that do not expire share the validity of their lease.
 type validity struct {
 	handle     *shard.Handle
-	until      lease.Tick
+	until      ticks.Tick
 	successors *successors // shared by all validities of a lease
 }
 
 func newValidity(h *shard.Handle) *validity { return &validity{handle: h, successors: &successors{}} }
 
 // before returns the validity of an entry that expires, under the same lease.
-func (r *validity) before(until lease.Tick) *validity {
+func (r *validity) before(until ticks.Tick) *validity {
 	if until == 0 {
 		return r
 	}
 	return &validity{r.handle, until, r.successors}
 }
 
-func (r *validity) serves(now lease.Tick) bool { return clink.Serves(now, r.handle.Until(), r.until) }
+func (r *validity) serves(now ticks.Tick) bool { return clink.Serves(now, r.handle.Until(), r.until) }
 
 // successors are the leases that replace a lease whose slice was cut or joined. They hold the
 // keys without an interruption (R21).
@@ -70,7 +71,7 @@ func (r *validity) current(key string) *validity {
 
 // heldBySuccessor reports whether an entry under r may be served although r's lease is over. It may
 // if a successor holds the key and the key was held in between.
-func (r *validity) heldBySuccessor(key string, now lease.Tick) bool {
+func (r *validity) heldBySuccessor(key string, now ticks.Tick) bool {
 	to := r.current(key)
 	return to != r && clink.Serves(now, to.handle.Until(), r.until)
 }

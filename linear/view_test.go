@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/freshet-cache/freshet/clock"
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
 	"github.com/freshet-cache/freshet/store"
@@ -227,7 +228,7 @@ func (w *town) deal(letter, name string) {
 	w.mu.Lock()
 	old, was := w.handles[letter], w.members[w.owner[letter]]
 	w.gen++
-	h := shard.NewHandle(lease.Lease{Range: lease.Range{Low: letter, High: string(letter[0] + 1)}, Gen: w.gen}, shard.Clock{}, 1<<62)
+	h := shard.NewHandle(lease.Lease{Range: lease.Range{Low: letter, High: string(letter[0] + 1)}, Gen: w.gen}, clock.Clock{}, 1<<62)
 	w.handles[letter], w.owner[letter] = h, name
 	m := w.members[name]
 	w.mu.Unlock()

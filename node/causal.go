@@ -12,16 +12,17 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/causal"
-	ringview "github.com/freshet-cache/freshet/causal/view"
 	"github.com/freshet-cache/freshet/codec"
-	"github.com/freshet-cache/freshet/coord/embedded"
-	"github.com/freshet-cache/freshet/coord/etcd"
+	"github.com/freshet-cache/freshet/leader/embedded"
+	"github.com/freshet-cache/freshet/leader/etcd"
 	"github.com/freshet-cache/freshet/link"
+	"github.com/freshet-cache/freshet/member"
+	memberview "github.com/freshet-cache/freshet/member/view"
 	"github.com/freshet-cache/freshet/resp"
-	"github.com/freshet-cache/freshet/shard/lease"
 	"github.com/freshet-cache/freshet/store/memory"
 	"github.com/freshet-cache/freshet/store/pebble"
 	"github.com/freshet-cache/freshet/store/postgres"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // tccVersions is how many values of a key a space with transactions keeps.
@@ -36,7 +37,7 @@ type causalSpace struct {
 	store      causal.RingStore
 	host       string
 	coord      coordinator    // nil if the leader is in another process
-	leader     *causal.Leader // nil if coord is
+	leader     *member.Leader // nil if coord is
 	leaderAddr func() string  // the address of the process whose leader leads
 	log        causal.Log     // nil unless it is asynchronous
 }
@@ -87,7 +88,7 @@ func (p *Process) openCausal() error {
 		}
 		p.causal = append(p.causal, s)
 		if s.coord != nil {
-			s.leader = causal.StartLeader(s.coord, causal.LeaderOptions{Options: ringview.Options{Length: lease.Tick(p.cfg.Lease)}, Clock: p.clock, Logger: p.log})
+			s.leader = member.StartLeader(s.coord, member.LeaderOptions{Options: memberview.Options{Length: ticks.Tick(p.cfg.Lease)}, Clock: p.clock, Logger: p.log})
 		}
 	}
 	return nil
@@ -159,10 +160,11 @@ func (n *Node) joinRings() error {
 	for _, s := range n.p.causal {
 		c := &causalNode{is: s}
 		var err error
-		c.ring, err = causal.JoinRing(causal.RingOptions{
+		c.ring, err = causal.Join(causal.Options{
 			Store: s.store, Addr: n.addr, Host: s.host, Clock: n.p.clock, Beat: min(n.p.cfg.Lease/10, 200*time.Millisecond),
-			Ask:    func(ctx context.Context, request []byte) ([]byte, error) { return n.askLeader(ctx, s, request) },
-			Server: causal.Options{Dial: c.dialer(n), Timeout: n.p.cfg.Timeout, Versions: s.versions, Concurrent: s.merge != nil, Keys: n.p.cfg.CausalKeys, Bytes: n.p.cfg.causalMemory(), Recorder: n.m.causal.space(n, s.name), Logger: n.log, Log: s.log},
+			Ask:      func(ctx context.Context, request []byte) ([]byte, error) { return n.askLeader(ctx, s, request) },
+			Dial:     c.dialer(n),
+			Settings: causal.Settings{Timeout: n.p.cfg.Timeout, Versions: s.versions, Concurrent: s.merge != nil, Keys: n.p.cfg.CausalKeys, Bytes: n.p.cfg.causalMemory(), Recorder: n.m.causal.space(n, s.name), Logger: n.log, Log: s.log},
 		})
 		if err != nil {
 			return err

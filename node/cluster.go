@@ -11,11 +11,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/freshet-cache/freshet/coord/embedded"
-	"github.com/freshet-cache/freshet/coord/etcd"
+	"github.com/freshet-cache/freshet/leader"
+	"github.com/freshet-cache/freshet/leader/embedded"
+	"github.com/freshet-cache/freshet/leader/etcd"
 	"github.com/freshet-cache/freshet/link"
 	"github.com/freshet-cache/freshet/resp"
-	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
@@ -29,7 +29,7 @@ const (
 
 // coordinator keeps what the assigner must not forget.
 type coordinator interface {
-	shard.Coordinator
+	leader.Coordinator
 	Close() error
 }
 
@@ -108,8 +108,8 @@ func (p *Process) hello(addr string) (string, error) {
 	}
 }
 
-// member is a node that has asked this process's assigner for leases.
-type member struct {
+// candidate is a node that has asked this process's assigner for leases.
+type candidate struct {
 	addr string
 	link *link.Link // which it opened
 	seen time.Time
@@ -156,7 +156,7 @@ func (p *Process) admit(r *lease.Renew, over *link.Link) bool {
 			_ = over.Send(append([]byte{frameVersion, frameNo}, why...))
 			return false
 		}
-		maps.DeleteFunc(p.members, func(other string, m member) bool { // the one that was silent, or came before
+		maps.DeleteFunc(p.members, func(other string, m candidate) bool { // the one that was silent, or came before
 			if idOf(other) != idOf(r.Node) {
 				return false
 			}
@@ -170,7 +170,7 @@ func (p *Process) admit(r *lease.Renew, over *link.Link) bool {
 			clear(p.replaced)
 		}
 	}
-	p.members[r.Node] = member{r.Addr, over, time.Now()}
+	p.members[r.Node] = candidate{r.Addr, over, time.Now()}
 	p.watch.roster.renewed(r, over)
 	p.watch.loads(r.Loads)
 	return true
@@ -194,7 +194,7 @@ func (p *Process) forget(broken *link.Link) {
 	p.watch.roster.broken(broken)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	maps.DeleteFunc(p.members, func(_ string, m member) bool { return m.link == broken })
+	maps.DeleteFunc(p.members, func(_ string, m candidate) bool { return m.link == broken })
 }
 
 // fail ends the process: it cannot be part of the cluster.

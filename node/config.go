@@ -16,8 +16,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/freshet-cache/freshet/coord/etcd"
 	"github.com/freshet-cache/freshet/internal/eventlog"
+	"github.com/freshet-cache/freshet/leader/etcd"
 )
 
 // Config is everything that freshet serve can be told. The zero value of a field

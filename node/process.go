@@ -16,11 +16,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/freshet-cache/freshet/clock"
 	"github.com/freshet-cache/freshet/internal/eventlog"
 	"github.com/freshet-cache/freshet/resp"
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
 	"github.com/freshet-cache/freshet/store/pebble"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // Process is a running freshet serve.
@@ -43,15 +45,15 @@ type Process struct {
 	commands      []resp.Command
 	table         map[string]*resp.Command
 	tls           *tls.Config
-	clock         shard.Clock
+	clock         clock.Clock
 	started       time.Time
 
 	failed chan error
 
 	mu       sync.Mutex
 	stopping bool
-	members  map[string]member // that have asked for leases, by incarnation
-	replaced map[string]string // incarnations whose names others have taken
+	members  map[string]candidate // that have asked for leases, by incarnation
+	replaced map[string]string    // incarnations whose names others have taken
 }
 
 // Start runs a process until Stop. Errors say what to do.
@@ -59,8 +61,8 @@ func Start(cfg Config) (*Process, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	p := &Process{cfg: cfg, failed: make(chan error, 1), members: map[string]member{}, replaced: map[string]string{}, table: map[string]*resp.Command{},
-		clock: shard.Clock{Boot: cfg.BootClock}, started: time.Now()}
+	p := &Process{cfg: cfg, failed: make(chan error, 1), members: map[string]candidate{}, replaced: map[string]string{}, table: map[string]*resp.Command{},
+		clock: clock.Clock{Boot: cfg.BootClock}, started: time.Now()}
 	if err := p.openLog(); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
@@ -105,7 +107,7 @@ func (p *Process) start() (err error) {
 	}
 	if p.coord != nil {
 		p.assigner = shard.StartAssigner(p.coord, shard.AssignerOptions{
-			AssignerOptions: lease.AssignerOptions{Length: lease.Tick(p.cfg.Lease), First: p.firstCut(),
+			AssignerOptions: lease.AssignerOptions{Length: ticks.Tick(p.cfg.Lease), First: p.firstCut(),
 				Balance: lease.Balance{OneNode: uint64(p.cfg.ReplicateAt), MaxReplicas: p.cfg.MaxReplicas}},
 			Clock: p.clock, Send: p.toNode, Changed: p.changed, Logger: p.log,
 		})

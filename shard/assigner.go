@@ -1,51 +1,22 @@
 package shard
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/freshet-cache/freshet/clock"
+	"github.com/freshet-cache/freshet/leader"
 	"github.com/freshet-cache/freshet/shard/lease"
-)
-
-// Leadership is the right to assign slices.
-type Leadership struct {
-	Term  uint64
-	State []byte // the state that the predecessor saved; nil if there was none
-	// Gone reports whether a host, and every node on it, has certainly ended. Nil: no host is known
-	// to have ended.
-	Gone func(host string) bool
-	// Slack is how long the predecessor might still believe that it leads.
-	Slack lease.Tick
-	// Until returns when the leadership ends unless it is renewed, by Clock. Nil: it lasts as long
-	// as the coordinator is open.
-	Until func() lease.Tick
-}
-
-// Coordinator elects one leader at a time and stores the state that must survive the leader.
-type Coordinator interface {
-	// Lead waits until this process leads.
-	Lead(ctx context.Context) (Leadership, error)
-	// Save stores state durably. It returns ErrDeposed if term is not the newest, and
-	// ErrStateTooLarge if the state will never be stored. After any other error the state may be
-	// stored or not, but it must not be stored after a later one.
-	Save(ctx context.Context, term uint64, state []byte) error
-}
-
-var (
-	// ErrDeposed means that another assigner leads. Stop assigning.
-	ErrDeposed = errors.New("shard: deposed: another assigner leads a newer term")
-	// ErrStateTooLarge means that a state was not stored and never will be.
-	ErrStateTooLarge = errors.New("shard: the state of the assigner is too large for the coordinator; it cuts fewer slices from here on")
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // AssignerOptions configure an Assigner.
 type AssignerOptions struct {
 	lease.AssignerOptions
-	Clock Clock
+	Clock clock.Clock
 	// Beat is how often recalls are repeated and the load is balanced. Default 500 ms.
 	Beat time.Duration
 	// Send sends a *lease.Grant or *lease.Recall to a node, and may lose it. It must not block for
@@ -60,81 +31,34 @@ type AssignerOptions struct {
 // Assigner grants the leases of a cluster while it leads. All methods are safe for concurrent use.
 type Assigner struct {
 	opt     AssignerOptions
-	coord   Coordinator
+	loop    *leader.Loop
 	mu      sync.Mutex
 	machine *lease.Assigner
-	saves   chan lease.Save
-	stop    context.CancelFunc
-	done    sync.WaitGroup
-	trouble trouble
-}
-
-// trouble is the reason why no slice can change hands at the moment.
-type trouble struct {
-	mu   sync.Mutex
-	what string
-	said time.Time
-}
-
-// retell is how often the same trouble is logged.
-const retell = time.Minute
-
-// is records the trouble, which is empty if there is none, and reports whether to log it.
-func (t *trouble) is(what string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if what == t.what && (what == "" || time.Since(t.said) < retell) {
-		return false
-	}
-	t.what, t.said = what, time.Now()
-	return true
-}
-
-// Trouble returns why this assigner can neither lead nor save, so that no slice changes hands. It
-// is empty if the assigner can, or if another one leads.
-func (a *Assigner) Trouble() string {
-	a.trouble.mu.Lock()
-	defer a.trouble.mu.Unlock()
-	return a.trouble.what
 }
 
 // StartAssigner starts an assigner, which stands for election until Close.
-func StartAssigner(coord Coordinator, opt AssignerOptions) *Assigner {
+func StartAssigner(coord leader.Coordinator, opt AssignerOptions) *Assigner {
 	if opt.Beat <= 0 {
 		opt.Beat = 500 * time.Millisecond
 	}
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	a := &Assigner{opt: opt, coord: coord, machine: lease.NewAssigner(opt.AssignerOptions), saves: make(chan lease.Save, 1), stop: cancel}
-	a.done.Go(func() { a.run(ctx) })
-	a.done.Go(func() { a.save(ctx) })
+	a := &Assigner{opt: opt, machine: lease.NewAssigner(opt.AssignerOptions)}
+	a.loop = leader.New(coord, leader.Options{Beat: opt.Beat, Name: "assigner", Halts: "no slice changes hands", Logger: opt.Logger})
+	a.loop.Start(candidate{a})
 	return a
 }
 
-func (a *Assigner) run(ctx context.Context) {
-	tick := time.NewTicker(a.opt.Beat)
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		lead, err := a.coord.Lead(ctx)
-		if err == nil {
-			err = a.lead(ctx, lead, tick.C)
-		}
-		if err != nil && ctx.Err() == nil {
-			if !errors.Is(err, ErrDeposed) && a.trouble.is("no assigner leads here: "+err.Error()) || errors.Is(err, ErrDeposed) {
-				a.opt.Logger.Error("assigner does not lead", "err", err)
-			}
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-			}
-		}
-	}
-}
+// Trouble returns why this assigner can neither lead nor save, so that no slice changes hands. It
+// is empty if the assigner can, or if another one leads.
+func (a *Assigner) Trouble() string { return a.loop.Trouble() }
 
-// lead assigns slices until the leadership is lost.
-func (a *Assigner) lead(ctx context.Context, l Leadership, tick <-chan time.Time) error {
+// candidate carries out what the leader's loop asks of an Assigner.
+type candidate struct{ *Assigner }
+
+// Elected implements leader.Candidate.
+func (c candidate) Elected(l leader.Leadership) error {
 	var state lease.State
 	if l.State != nil {
 		m, err := lease.Decode(l.State)
@@ -146,86 +70,43 @@ func (a *Assigner) lead(ctx context.Context, l Leadership, tick <-chan time.Time
 	}
 	var gone []string
 	for _, s := range state.Slices {
-		if l.Gone != nil && l.Gone(s.Host) {
+		if l.Ended(s.Host) {
 			gone = append(gone, s.Host)
 		}
 	}
-	until := func() lease.Tick { return 1<<63 - 1 }
-	if l.Until != nil {
-		until = l.Until
-	}
-	a.trouble.is("")
-	a.step(func(now lease.Tick) []lease.AssignerOutput {
-		return a.machine.Elected(now, l.Term, until(), l.Slack, state, gone, nil)
+	c.step(func(now ticks.Tick) []lease.AssignerOutput {
+		return c.machine.Elected(now, l.Term, l.Ends(), l.Slack, state, gone, nil)
 	})
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick:
-		}
-		led := true
-		a.step(func(now lease.Tick) []lease.AssignerOutput {
-			a.machine.Led(l.Term, until())
-			led = a.machine.Leads(now)
-			return a.machine.Beat(now, nil)
-		})
-		if !led {
-			return ErrDeposed
-		}
-	}
+	return nil
 }
 
-// save stores one state after the other.
-func (a *Assigner) save(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case s := <-a.saves:
-			a.store(ctx, s)
-		}
-	}
+// Beat implements leader.Candidate.
+func (c candidate) Beat(l leader.Leadership) (leads bool) {
+	c.step(func(now ticks.Tick) []lease.AssignerOutput {
+		c.machine.Led(l.Term, l.Ends())
+		leads = c.machine.Leads(now)
+		return c.machine.Beat(now, nil)
+	})
+	return leads
 }
 
-// store saves a state with the coordinator, and passes the result to the machine.
-func (a *Assigner) store(ctx context.Context, s lease.Save) {
-	state := lease.Append(nil, &s.State)
-	err := a.coord.Save(ctx, s.Term, state)
-	switch {
-	case ctx.Err() != nil:
-		return
-	case err == nil, errors.Is(err, ErrDeposed):
-		a.trouble.is("")
-		a.step(func(now lease.Tick) []lease.AssignerOutput {
-			return a.machine.Saved(now, s.Term, s.Rev, err == nil, nil)
-		})
-		return
-	}
-	if a.trouble.is("the coordinator does not save, so no slice changes hands: " + err.Error()) {
-		a.opt.Logger.Error("coordinator does not save; no slice changes hands until it does", "err", err, "bytes", len(state), "slices", len(s.State.Slices))
-	}
-	if errors.Is(err, ErrStateTooLarge) {
-		a.step(func(lease.Tick) []lease.AssignerOutput {
-			a.machine.Refused(s.Term, s.Rev, len(state))
+// Saved implements leader.Candidate.
+func (c candidate) Saved(s leader.State, size int, err error) {
+	c.step(func(now ticks.Tick) []lease.AssignerOutput {
+		switch {
+		case err == nil, errors.Is(err, leader.ErrDeposed):
+			return c.machine.Saved(now, s.Term, s.Number, err == nil, nil)
+		case errors.Is(err, leader.ErrStateTooLarge):
+			c.machine.Refused(s.Term, s.Number, size)
 			return nil
-		})
-		return
-	}
-	t := time.NewTimer(a.opt.Beat)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
-	a.step(func(lease.Tick) []lease.AssignerOutput {
-		return a.machine.Unsaved(s.Term, s.Rev, nil) // the newest state replaces a state that may be stored
+		}
+		return c.machine.Unsaved(s.Term, s.Number, nil) // the newest state replaces a state that may be stored
 	})
 }
 
 // Deliver receives a message of a node: a *lease.Renew or *lease.Gave.
 func (a *Assigner) Deliver(msg any) {
-	a.step(func(now lease.Tick) []lease.AssignerOutput {
+	a.step(func(now ticks.Tick) []lease.AssignerOutput {
 		switch m := msg.(type) {
 		case *lease.Renew:
 			return a.machine.Renewed(now, *m, nil)
@@ -240,7 +121,7 @@ func (a *Assigner) Deliver(msg any) {
 // the slices without moving them. Both are for administration and tests.
 func (a *Assigner) Move(key, to string) bool {
 	ok := false
-	a.step(func(now lease.Tick) []lease.AssignerOutput {
+	a.step(func(now ticks.Tick) []lease.AssignerOutput {
 		ok = a.machine.Move(key, to)
 		return a.machine.Beat(now, nil)
 	})
@@ -251,7 +132,7 @@ func (a *Assigner) Move(key, to string) bool {
 // bounds would take too many bytes.
 func (a *Assigner) Cut(points ...string) bool {
 	ok := false
-	a.step(func(now lease.Tick) []lease.AssignerOutput {
+	a.step(func(now ticks.Tick) []lease.AssignerOutput {
 		ok = a.machine.Cut(now, points)
 		return a.machine.Beat(now, nil)
 	})
@@ -262,7 +143,7 @@ func (a *Assigner) Cut(points ...string) bool {
 // reports false if there cannot be so many, or if the key's slice is moving: call it again.
 func (a *Assigner) Replicate(key string, n int) bool {
 	ok := false
-	a.step(func(now lease.Tick) []lease.AssignerOutput {
+	a.step(func(now ticks.Tick) []lease.AssignerOutput {
 		ok = a.machine.Replicate(now, key, n)
 		return a.machine.Beat(now, nil)
 	})
@@ -290,7 +171,7 @@ func (a *Assigner) State() lease.State {
 	return a.machine.State()
 }
 
-func (a *Assigner) step(in func(now lease.Tick) []lease.AssignerOutput) {
+func (a *Assigner) step(in func(now ticks.Tick) []lease.AssignerOutput) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, out := range in(a.opt.Clock.Now()) {
@@ -299,11 +180,7 @@ func (a *Assigner) step(in func(now lease.Tick) []lease.AssignerOutput) {
 			if a.opt.Changed != nil {
 				a.opt.Changed(out.State)
 			}
-			select {
-			case <-a.saves: // a save of an older term that has not begun: no term waits for it
-			default:
-			}
-			a.saves <- out
+			a.loop.Save(leader.State{Term: out.Term, Number: out.Rev, Encode: func() []byte { return lease.Append(nil, &out.State) }})
 		case lease.SendGrant:
 			a.opt.Send(out.Node, &out.Grant)
 		case lease.SendRecall:
@@ -313,7 +190,4 @@ func (a *Assigner) step(in func(now lease.Tick) []lease.AssignerOutput) {
 }
 
 // Close stops assigning. Granted leases last until they end.
-func (a *Assigner) Close() {
-	a.stop()
-	a.done.Wait()
-}
+func (a *Assigner) Close() { a.loop.Close() }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // diary is a watcher that writes down what it is told, in order, and what is sent.
@@ -67,7 +68,7 @@ func TestWhatLapsedIsNotHandedOver(t *testing.T) {
 				n := StartNode(NodeOptions{NodeOptions: lease.NodeOptions{Node: "n1", Groups: true}, Beat: time.Hour, Watch: d, Send: d.send})
 				defer n.Close()
 				synctest.Wait() // the first renewal, from which the lease counts
-				grant := &lease.Grant{Node: "n1", Seq: 1, Length: lease.Tick(length), Leases: []lease.Lease{{Range: all, Gen: 5}}, After: []lease.Gen{3}}
+				grant := &lease.Grant{Node: "n1", Seq: 1, Length: ticks.Tick(length), Leases: []lease.Lease{{Range: all, Gen: 5}}, After: []lease.Gen{3}}
 				if c.group != nil {
 					grant.Groups = []lease.Group{c.group}
 				}

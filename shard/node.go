@@ -9,13 +9,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/freshet-cache/freshet/clock"
 	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // NodeOptions configure a Node.
 type NodeOptions struct {
 	lease.NodeOptions
-	Clock Clock
+	Clock clock.Clock
 	// Beat is how often leases are renewed. Default 1 s. It should be well below a third of the
 	// lease's length.
 	Beat time.Duration
@@ -71,7 +73,7 @@ func (n *Node) run(ctx context.Context) {
 	defer least.Stop()
 	for {
 		loads := n.opt.Loads()
-		n.step(func(now lease.Tick) []lease.NodeOutput { return n.machine.Beat(now, loads, nil) })
+		n.step(func(now ticks.Tick) []lease.NodeOutput { return n.machine.Beat(now, loads, nil) })
 		select {
 		case <-ctx.Done():
 			return
@@ -97,7 +99,7 @@ func (n *Node) Hurry() {
 
 // Deliver receives a message of the assigner: a *lease.Grant or *lease.Recall.
 func (n *Node) Deliver(msg any) {
-	n.step(func(now lease.Tick) []lease.NodeOutput {
+	n.step(func(now ticks.Tick) []lease.NodeOutput {
 		switch m := msg.(type) {
 		case *lease.Grant:
 			return n.machine.Granted(now, *m, nil)
@@ -110,7 +112,7 @@ func (n *Node) Deliver(msg any) {
 
 // step carries out the outputs of the machine in order. The node revokes a handle, and every
 // watcher has learned of it, before it sends the acknowledgement (N4).
-func (n *Node) step(in func(now lease.Tick) []lease.NodeOutput) {
+func (n *Node) step(in func(now ticks.Tick) []lease.NodeOutput) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed { // a message may arrive after Close
@@ -224,7 +226,7 @@ func (n *Node) Leave(ctx context.Context) error {
 // Release gives up every lease at once and sends a last renewal that says so. The assigner then
 // need not wait until the leases end. The node takes no lease afterwards.
 func (n *Node) Release() {
-	n.step(func(now lease.Tick) []lease.NodeOutput { return n.machine.Beat(now, nil, n.machine.Release(nil)) })
+	n.step(func(now ticks.Tick) []lease.NodeOutput { return n.machine.Beat(now, nil, n.machine.Release(nil)) })
 }
 
 // Stay cancels Leave, including a call that waits: the node may receive slices again.

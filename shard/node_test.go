@@ -10,7 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/freshet-cache/freshet/clock"
+	"github.com/freshet-cache/freshet/leader"
 	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // Of several handles that cover a key, which follow one another, the newest is had; never a
@@ -20,7 +23,7 @@ func TestAcquireTakesTheNewest(t *testing.T) {
 		d := &diary{}
 		n := StartNode(NodeOptions{NodeOptions: lease.NodeOptions{Node: "n1", Groups: true}, Beat: time.Hour, Watch: d, Send: d.send})
 		synctest.Wait()
-		grant := func(length lease.Tick, group lease.Group, leases ...lease.Lease) {
+		grant := func(length ticks.Tick, group lease.Group, leases ...lease.Lease) {
 			n.Deliver(&lease.Grant{Node: "n1", Seq: 1, Length: length, Leases: leases, After: make([]lease.Gen, len(leases)), Groups: []lease.Group{group}})
 		}
 		grant(100e9, nil, lease.Lease{Range: lease.Range{}, Gen: 5})
@@ -49,11 +52,11 @@ func TestAcquireTakesTheNewest(t *testing.T) {
 // hard is a coordinator that does what a test says.
 type hard struct {
 	mu   sync.Mutex
-	lead func(n int) (Leadership, error)
+	lead func(n int) (leader.Leadership, error)
 	n    int
 }
 
-func (h *hard) Lead(ctx context.Context) (Leadership, error) {
+func (h *hard) Lead(ctx context.Context) (leader.Leadership, error) {
 	h.mu.Lock()
 	h.n++
 	l, err := h.lead(h.n)
@@ -97,18 +100,18 @@ func TestTroubleIsToldAndOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &said{}
 		gone, other := errors.New("nobody answers"), errors.New("no password")
-		coord := &hard{lead: func(n int) (Leadership, error) {
+		coord := &hard{lead: func(n int) (leader.Leadership, error) {
 			switch {
 			case n <= 100:
-				return Leadership{}, gone
+				return leader.Leadership{}, gone
 			case n <= 110:
-				return Leadership{}, other
+				return leader.Leadership{}, other
 			case n <= 113:
-				return Leadership{}, ErrDeposed
+				return leader.Leadership{}, leader.ErrDeposed
 			case n == 114:
-				return Leadership{Term: 5, State: []byte("no state"), Slack: 1}, nil
+				return leader.Leadership{Term: 5, State: []byte("no state"), Slack: 1}, nil
 			}
-			return Leadership{Term: 6, Until: func() lease.Tick { return 1<<63 - 1 }}, nil
+			return leader.Leadership{Term: 6, Until: func() ticks.Tick { return 1<<63 - 1 }}, nil
 		}}
 		a := StartAssigner(coord, AssignerOptions{Beat: time.Second, Logger: slog.New(log), Send: func(string, any) {}})
 		trouble := func(want string) {
@@ -148,19 +151,19 @@ func TestTroubleIsToldAndOver(t *testing.T) {
 // once, those of others when their leases are over.
 func TestLeadershipIsFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var clock Clock
+		var clock clock.Clock
 		var mu sync.Mutex
-		until := clock.Now() + lease.Tick(3*time.Second)
-		extend := func(d time.Duration) { mu.Lock(); until = clock.Now() + lease.Tick(d); mu.Unlock() }
+		until := clock.Now() + ticks.Tick(3*time.Second)
+		extend := func(d time.Duration) { mu.Lock(); until = clock.Now() + ticks.Tick(d); mu.Unlock() }
 		state := lease.Append(nil, &lease.State{Gen: 4, Longest: 10e9, Slices: []lease.Held{
 			{Lease: lease.Lease{Range: lease.Range{High: "m"}, Gen: 3}, Node: "dead", Host: "ended"}, {Lease: lease.Lease{Range: lease.Range{Low: "m"}, Gen: 4}, Node: "silent", Host: "who knows"}}})
 		log := &said{}
-		coord := &hard{lead: func(n int) (Leadership, error) {
+		coord := &hard{lead: func(n int) (leader.Leadership, error) {
 			if n > 1 {
-				return Leadership{}, nil // another leads
+				return leader.Leadership{}, nil // another leads
 			}
-			return Leadership{Term: 5, State: state, Gone: func(host string) bool { return host == "ended" },
-				Until: func() lease.Tick { mu.Lock(); defer mu.Unlock(); return until }}, nil
+			return leader.Leadership{Term: 5, State: state, Gone: func(host string) bool { return host == "ended" },
+				Until: func() ticks.Tick { mu.Lock(); defer mu.Unlock(); return until }}, nil
 		}}
 		a := StartAssigner(coord, AssignerOptions{AssignerOptions: lease.AssignerOptions{Length: 10e9, First: []string{"m"}}, Beat: time.Second, Logger: slog.New(log), Send: func(string, any) {}})
 		defer a.Close()

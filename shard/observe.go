@@ -3,7 +3,7 @@ package shard
 import (
 	"time"
 
-	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // Ending says how many slices a node owns, and when the last of their leases ends unless it is
@@ -31,7 +31,7 @@ func (a *Assigner) Endings() map[string]Ending {
 func (n *Node) Margin() (left time.Duration, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	now, least := n.opt.Clock.Now(), lease.Tick(1<<63-1)
+	now, least := n.opt.Clock.Now(), ticks.Tick(1<<63-1)
 	for _, h := range n.handles {
 		if !h.Copy {
 			least, ok = min(least, h.Until()), true

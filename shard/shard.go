@@ -9,38 +9,11 @@ package shard
 
 import (
 	"sync/atomic"
-	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/freshet-cache/freshet/clock"
 	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
-
-// Clock reads a monotonic clock. The zero Clock stands still while a machine is suspended, as
-// Linux's CLOCK_MONOTONIC does: after a suspend longer than a lease it may still count on leases
-// that have ended. Boot also counts the time asleep, at the price of a system call for every
-// reading.
-type Clock struct{ Boot bool }
-
-// start lies long before the process, so that no reading is 0 or less, in the virtual time of a
-// test either.
-var start = time.Now().Add(-50 * 365 * 24 * time.Hour)
-
-// Now returns the reading, in nanoseconds.
-func (c Clock) Now() lease.Tick {
-	if c.Boot {
-		return boot()
-	}
-	return lease.Tick(time.Since(start)) // time.Since reads only the monotonic clock, which is cheaper than time.Now
-}
-
-func boot() lease.Tick {
-	var ts unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
-		return lease.Tick(time.Since(start))
-	}
-	return lease.Tick(ts.Nano())
-}
 
 // Handle is the right to a range of keys, from when it was acquired until it is no longer Valid. It
 // never becomes valid again. It is safe for concurrent use.
@@ -55,13 +28,13 @@ type Handle struct {
 	// Lapsed says, once the handle has ended, that it was not renewed in time. Otherwise it was
 	// recalled or replaced, or its node was closed.
 	Lapsed bool
-	clock  Clock
+	clock  clock.Clock
 	until  atomic.Int64
 }
 
 // NewHandle returns a handle that is valid until the tick until. A Node makes its own handles;
 // other code needs NewHandle only to replace a Node.
-func NewHandle(l lease.Lease, clock Clock, until lease.Tick) *Handle {
+func NewHandle(l lease.Lease, clock clock.Clock, until ticks.Tick) *Handle {
 	h := &Handle{Lease: l, clock: clock}
 	h.until.Store(int64(until))
 	return h
@@ -73,12 +46,12 @@ func (h *Handle) Valid() bool { return h.clock.Now() < h.Until() }
 
 // Until returns when the handle ends unless it is renewed; 0 if it was revoked. A caller that has
 // read the clock already compares with Until instead of calling Valid.
-func (h *Handle) Until() lease.Tick { return lease.Tick(h.until.Load()) }
+func (h *Handle) Until() ticks.Tick { return ticks.Tick(h.until.Load()) }
 
 // Revoke ends the handle. Valid returns false once Revoke has returned.
 func (h *Handle) Revoke() { h.until.Store(0) }
 
-func (h *Handle) extend(until lease.Tick) {
+func (h *Handle) extend(until ticks.Tick) {
 	for old := h.until.Load(); old != 0 && old < int64(until); old = h.until.Load() {
 		if h.until.CompareAndSwap(old, int64(until)) {
 			return

@@ -11,19 +11,22 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/freshet-cache/freshet/clock"
+	"github.com/freshet-cache/freshet/leader"
 	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestHandle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var c Clock
-		h := NewHandle(lease.Lease{Gen: 1}, c, c.Now()+lease.Tick(time.Second))
+		var c clock.Clock
+		h := NewHandle(lease.Lease{Gen: 1}, c, c.Now()+ticks.Tick(time.Second))
 		if !h.Valid() {
 			t.Fatal("not valid from the beginning")
 		}
-		h.extend(c.Now() + lease.Tick(2*time.Second))
+		h.extend(c.Now() + ticks.Tick(2*time.Second))
 		time.Sleep(1500 * time.Millisecond)
 		if !h.Valid() {
 			t.Fatal("not extended")
@@ -36,9 +39,9 @@ func TestHandle(t *testing.T) {
 		if h.Valid() {
 			t.Fatal("valid for ever")
 		}
-		h = NewHandle(lease.Lease{Gen: 2}, c, c.Now()+lease.Tick(time.Hour))
+		h = NewHandle(lease.Lease{Gen: 2}, c, c.Now()+ticks.Tick(time.Hour))
 		h.Revoke()
-		h.extend(c.Now() + lease.Tick(time.Hour))
+		h.extend(c.Now() + ticks.Tick(time.Hour))
 		if h.Valid() || h.Until() != 0 {
 			t.Fatal("a revoked handle came back")
 		}
@@ -46,7 +49,7 @@ func TestHandle(t *testing.T) {
 }
 
 func TestClocksDoNotStepBack(t *testing.T) {
-	for _, c := range []Clock{{}, {Boot: true}} {
+	for _, c := range []clock.Clock{{}, {Boot: true}} {
 		last := c.Now()
 		for range 1000 {
 			now := c.Now()
@@ -101,11 +104,11 @@ type office struct {
 	tried int // saves, of whatever outcome
 }
 
-func (o *office) Lead(ctx context.Context) (Leadership, error) {
+func (o *office) Lead(ctx context.Context) (leader.Leadership, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.term++
-	return Leadership{Term: o.term, State: o.state}, ctx.Err()
+	return leader.Leadership{Term: o.term, State: o.state}, ctx.Err()
 }
 
 func (o *office) Save(_ context.Context, term uint64, state []byte) error {
@@ -114,9 +117,9 @@ func (o *office) Save(_ context.Context, term uint64, state []byte) error {
 	o.tried++
 	switch {
 	case term != o.term:
-		return ErrDeposed
+		return leader.ErrDeposed
 	case o.most > 0 && len(state) > o.most:
-		return fmt.Errorf("%w: %d bytes", ErrStateTooLarge, len(state))
+		return fmt.Errorf("%w: %d bytes", leader.ErrStateTooLarge, len(state))
 	case o.fails > 0:
 		o.fails--
 		return errors.New("no answer")
@@ -143,7 +146,7 @@ func (f *fleet) start() {
 	f.mu.Lock() // its first messages wait until it has a name
 	defer f.mu.Unlock()
 	f.assigner = StartAssigner(&f.office, AssignerOptions{
-		AssignerOptions: lease.AssignerOptions{Length: lease.Tick(2 * time.Second), First: []string{"h", "p"}}, Beat: 100 * time.Millisecond,
+		AssignerOptions: lease.AssignerOptions{Length: ticks.Tick(2 * time.Second), First: []string{"h", "p"}}, Beat: 100 * time.Millisecond,
 		Send: func(node string, msg any) { go f.to(node, func() { f.node(node).Deliver(msg) }) },
 	})
 }
@@ -340,7 +343,7 @@ func TestStay(t *testing.T) {
 }
 
 func BenchmarkValid(b *testing.B) {
-	h := NewHandle(lease.Lease{Gen: 1}, Clock{}, 1<<63-1)
+	h := NewHandle(lease.Lease{Gen: 1}, clock.Clock{}, 1<<63-1)
 	for b.Loop() {
 		if !h.Valid() {
 			b.Fatal("not valid")

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/freshet-cache/freshet/causal/mesh"
-	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // merging is the state of a MeshStore for an asynchronous space: the log of every incarnation on
@@ -197,7 +197,7 @@ func (s *meshStorm) bring(o mesh.Incarnation) {
 	if !s.calm {
 		late = s.cfg.Late
 	}
-	s.after(s.cfg.Delay+s.disk()+spread(r, 30*s.cfg.Delay*lease.Tick(late)), func() {
+	s.after(s.cfg.Delay+s.disk()+spread(r, 30*s.cfg.Delay*ticks.Tick(late)), func() {
 		if s.store.back[o] {
 			return
 		}

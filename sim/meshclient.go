@@ -8,7 +8,7 @@ import (
 	"github.com/freshet-cache/freshet/causal/mesh"
 	"github.com/freshet-cache/freshet/causal/wire"
 	"github.com/freshet-cache/freshet/check"
-	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // think lets a client act after a while.
@@ -188,7 +188,7 @@ func (s *meshStorm) told(call *meshCall, r mesh.Reply) {
 		return
 	case mesh.Busy, mesh.Failed:
 		if !s.calm {
-			s.after(s.cfg.Delay+lease.Tick(1000), call.retry)
+			s.after(s.cfg.Delay+ticks.Tick(1000), call.retry)
 			c.busy = true
 		}
 		return

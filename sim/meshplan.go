@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/freshet-cache/freshet/causal/mesh"
-	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // CausalPlan is a plan of the simulation of causal: its sizes, its rates, and the faults that are
@@ -23,7 +23,7 @@ type CausalPlan struct {
 type CausalConfig struct {
 	Servers, Keys, Clients, Calls int
 	Window, Capacity, Waits       int // of a server
-	Delay, Disk, Beat             lease.Tick
+	Delay, Disk, Beat             ticks.Tick
 	Crawl                         int // percent of messages between servers that take twenty times as long
 	Unanswered                    int // percent of requests to the store that get no answer
 	Roam, Branch, Strip, Transact int // percent of calls
@@ -40,7 +40,7 @@ type CausalConfig struct {
 
 // CausalFault is one fault, or one external write.
 type CausalFault struct {
-	At     lease.Tick
+	At     ticks.Tick
 	Kind   CausalFaultKind
 	Node   int    // index of the incarnation, modulo how many there are
 	Key    string // of a CausalTrigger and a CausalEvict
@@ -72,7 +72,7 @@ func NewCausalPlan(seed uint64) CausalPlan {
 	c := CausalConfig{
 		Servers: pick(1, 2, 3, 3, 3, 4, 5), Keys: pick(1, 2, 3, 6), Clients: 2 + r.IntN(5), Calls: 60 + r.IntN(120),
 		Window: pick(2, 5, 0), Capacity: pick(1, 2, 0, 0),
-		Delay: lease.Tick(pick(100, 2_000, 20_000)), Disk: lease.Tick(pick(0, 1_000, 10_000)), Crawl: pick(0, 0, 5, 30),
+		Delay: ticks.Tick(pick(100, 2_000, 20_000)), Disk: ticks.Tick(pick(0, 1_000, 10_000)), Crawl: pick(0, 0, 5, 30),
 	}
 	breaks, evictions := pick(0, 0, 3, 10), pick(0, 10, 60)
 	c.Unanswered, c.Roam, c.Branch, c.Strip, c.External = pick(0, 5, 25), pick(10, 50, 100), pick(0, 5, 15), pick(0, 10, 50), r.IntN(10) == 0
@@ -82,7 +82,7 @@ func NewCausalPlan(seed uint64) CausalPlan {
 	}
 	c.Waits = pick(1, 3, 0)
 	c.Versions, c.Transact = pick(1, 2, 4), pick(0, 10, 40)
-	c.Beat = (c.Delay + c.Disk) * lease.Tick(pick(1, 4, 20))
+	c.Beat = (c.Delay + c.Disk) * ticks.Tick(pick(1, 4, 20))
 	if r.IntN(3) == 0 {
 		c.Concurrent, c.External = true, false
 	} else if r.IntN(4) == 0 {
@@ -107,11 +107,11 @@ func NewCausalPlan(seed uint64) CausalPlan {
 // faults draws counts[kind] faults of each kind.
 func (p *CausalPlan) faults(r *rand.Rand, counts []int) {
 	c := p.Config
-	span := lease.Tick(c.Calls) * (c.Delay + c.Disk) / lease.Tick(c.Clients) * 3
+	span := ticks.Tick(c.Calls) * (c.Delay + c.Disk) / ticks.Tick(c.Clients) * 3
 	for kind, n := range counts {
 		for range n {
 			node := r.IntN(100)
-			p.Faults = append(p.Faults, CausalFault{At: lease.Tick(r.Int64N(int64(span))), Kind: CausalFaultKind(kind), Node: node})
+			p.Faults = append(p.Faults, CausalFault{At: ticks.Tick(r.Int64N(int64(span))), Kind: CausalFaultKind(kind), Node: node})
 		}
 	}
 	slices.SortStableFunc(p.Faults, func(a, b CausalFault) int { return int(a.At - b.At) })
@@ -174,7 +174,7 @@ func (p CausalPlan) String() string {
 // Run implements Plan.
 func (p CausalPlan) Run(log bool) Result { return runCausal(p, log) }
 
-func (p CausalPlan) until(at lease.Tick) Plan {
+func (p CausalPlan) until(at ticks.Tick) Plan {
 	p.Faults = slices.DeleteFunc(slices.Clone(p.Faults), func(f CausalFault) bool { return f.At > at })
 	return p
 }
@@ -204,4 +204,4 @@ func (p CausalPlan) calmer() []Plan {
 	)
 }
 
-func showMicros(t lease.Tick) string { return fmt.Sprintf("%d.%03dµs", t/1000, t%1000) }
+func showMicros(t ticks.Tick) string { return fmt.Sprintf("%d.%03dµs", t/1000, t%1000) }

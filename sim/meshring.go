@@ -5,7 +5,7 @@ import (
 
 	"github.com/freshet-cache/freshet/causal/mesh"
 	"github.com/freshet-cache/freshet/causal/wire"
-	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // enter opens the connection of a server in its view.
@@ -251,7 +251,7 @@ func (s *meshStorm) announce(v mesh.View) {
 	for _, n := range s.nodes {
 		d := spread(s.rng("coordinator"), 3*s.cfg.Delay)
 		if !slices.Contains(v.Ring, n.incarnation) {
-			d *= lease.Tick(1 + s.rng("coordinator").IntN(100))
+			d *= ticks.Tick(1 + s.rng("coordinator").IntN(100))
 		}
 		s.after(d, func() {
 			if n.m != nil && !n.down && n.m.View().Number < v.Number {

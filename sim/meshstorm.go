@@ -7,7 +7,7 @@ import (
 	"github.com/freshet-cache/freshet/causal/mesh"
 	"github.com/freshet-cache/freshet/causal/wire"
 	"github.com/freshet-cache/freshet/check"
-	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // meshStorm is the simulated world of causal: servers with the machines that ship, one store, a
@@ -46,8 +46,8 @@ type meshLink struct {
 	view     uint64
 	conn     int        // number of the latest connection
 	sends    int        // number of the connection that the sender uses
-	there    lease.Tick // when the last message to the successor arrives
-	back     lease.Tick
+	there    ticks.Tick // when the last message to the successor arrives
+	back     ticks.Tick
 	up       bool
 	streams  map[int]*[2]wire.Stream // the encoder and the decoder of each connection
 }
@@ -261,7 +261,7 @@ func (s *meshStorm) perform(n *meshNode, out mesh.Output) {
 	}
 }
 
-func (s *meshStorm) disk() lease.Tick { return spread(s.rng("disk"), s.cfg.Disk) }
+func (s *meshStorm) disk() ticks.Tick { return spread(s.rng("disk"), s.cfg.Disk) }
 
 // ask lets the store carry out a request and answer. The answer may be lost. The request may then
 // be lost too, or be carried out late.
@@ -304,7 +304,7 @@ func (s *meshStorm) settle() {
 		do()
 	}
 	s.postponed = nil
-	end = s.now + 400*(s.cfg.Delay*20*lease.Tick(len(s.view.Ring)+1)+s.cfg.Beat+s.cfg.Disk*10)
+	end = s.now + 400*(s.cfg.Delay*20*ticks.Tick(len(s.view.Ring)+1)+s.cfg.Beat+s.cfg.Disk*10)
 	for s.res.Err == nil && !s.rested() && s.next(end) {
 		s.res.Events++
 	}

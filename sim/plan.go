@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // LinearPlan is a plan of the simulation of linear: its sizes and rates, the calls that clients
@@ -22,11 +22,11 @@ type LinearPlan struct {
 // fault is always on never sees what needs one of them to be absent.
 type Config struct {
 	Nodes, Assigners, Keys int
-	Span                   lease.Tick // for so long calls and faults begin
-	Lease, Beat            lease.Tick
+	Span                   ticks.Tick // for so long calls and faults begin
+	Lease, Beat            ticks.Tick
 	Drift                  int64      // millionths
-	Delay, Disk            lease.Tick // a message's, and a commit's inside the store
-	Timeout                lease.Tick // after which an answer of the store is unknown
+	Delay, Disk            ticks.Tick // a message's, and a commit's inside the store
+	Timeout                ticks.Tick // after which an answer of the store is unknown
 	Lag                    int        // percent of steps carried out with pauses in between
 	Tags                   bool
 	Queue                  int
@@ -37,17 +37,17 @@ type Config struct {
 // Call is a client's call. Half of them go to whoever owns the key, as a router
 // would send them.
 type Call struct {
-	At       lease.Tick
+	At       ticks.Tick
 	Node     int // -1: the owner
 	Kind     Kind
 	Keys     []string
-	TTL      lease.Tick
-	Deadline lease.Tick // 0 waits for ever
+	TTL      ticks.Tick
+	Deadline ticks.Tick // 0 waits for ever
 }
 
 // Fault is one fault.
 type Fault struct {
-	At, For lease.Tick
+	At, For ticks.Tick
 	Kind    FaultKind
 	Node    int
 	Key     string
@@ -90,14 +90,14 @@ var faultNames = [...]string{"crash", "pause", "cut", "store-mute", "store-slow"
 func (k FaultKind) String() string { return faultNames[k] }
 
 const (
-	ms  lease.Tick = 1e6
-	sec lease.Tick = 1e9
+	ms  ticks.Tick = 1e6
+	sec ticks.Tick = 1e9
 )
 
 // NewLinearPlan draws a plan from a seed.
 func NewLinearPlan(seed uint64) LinearPlan {
 	r := rand.New(rand.NewPCG(seed, 0x66726573686574))
-	pick := func(of ...lease.Tick) lease.Tick { return of[r.IntN(len(of))] }
+	pick := func(of ...ticks.Tick) ticks.Tick { return of[r.IntN(len(of))] }
 	c := Config{
 		Nodes: 2 + r.IntN(4), Assigners: 1 + r.IntN(2), Keys: 1 + r.IntN(8), Span: 60 * sec,
 		Lease: pick(2*sec, 5*sec, 10*sec), Drift: int64(pick(0, 200, 20_000, 100_000)),
@@ -119,7 +119,7 @@ func (p *LinearPlan) groups() {
 		return
 	}
 	p.Config.Loss = []int{0, 0, 5, 30}[r.IntN(4)]
-	gap := []lease.Tick{2 * sec, 8 * sec, 30 * sec}[r.IntN(3)]
+	gap := []ticks.Tick{2 * sec, 8 * sec, 30 * sec}[r.IntN(3)]
 	for t := spread(r, sec); t < p.Config.Span; t += spread(r, gap) {
 		f := Fault{At: t, Kind: Replicate, Node: r.IntN(p.Config.Nodes), Key: key(r.IntN(p.Config.Keys))}
 		if r.IntN(4) == 0 {
@@ -138,7 +138,7 @@ func (p *LinearPlan) groups() {
 }
 
 // heat has a key read everywhere, and written now and then, for a while.
-func (p *LinearPlan) heat(r *rand.Rand, key string, from lease.Tick) {
+func (p *LinearPlan) heat(r *rand.Rand, key string, from ticks.Tick) {
 	for t := from; t < min(from+10*sec, p.Config.Span) && len(p.Calls) < 1500; t += spread(r, 300*ms) {
 		c := Call{At: t, Node: r.IntN(p.Config.Nodes), Keys: []string{key}}
 		if r.IntN(4) == 0 {
@@ -150,7 +150,7 @@ func (p *LinearPlan) heat(r *rand.Rand, key string, from lease.Tick) {
 
 func key(i int) string { return string(rune('b' + 2*i)) } // room for boundaries in between
 
-func (p *LinearPlan) calls(r *rand.Rand, gap lease.Tick) {
+func (p *LinearPlan) calls(r *rand.Rand, gap ticks.Tick) {
 	weight := []int{6, 3, 1, 2, 1}
 	for i := range weight {
 		weight[i] *= r.IntN(3)
@@ -167,7 +167,7 @@ func (p *LinearPlan) calls(r *rand.Rand, gap lease.Tick) {
 	lending := locks.IntN(2) * 40
 	layers := rand.New(rand.NewPCG(p.Seed, 0x6c61796572))
 	layering := layers.IntN(2) * 50
-	for t := lease.Tick(0); t < p.Config.Span && len(p.Calls) < 1500; t += spread(r, gap) {
+	for t := ticks.Tick(0); t < p.Config.Span && len(p.Calls) < 1500; t += spread(r, gap) {
 		c := Call{At: t, Node: -1, Kind: kinds[r.IntN(len(kinds))], Keys: []string{key(r.IntN(p.Config.Keys))}}
 		if r.IntN(2) == 0 {
 			c.Node = r.IntN(p.Config.Nodes)
@@ -192,10 +192,10 @@ func (p *LinearPlan) calls(r *rand.Rand, gap lease.Tick) {
 			another(locks)
 		}
 		if !c.Kind.reads() && c.Kind != Del && chance(r, expiring) {
-			c.TTL = ms * lease.Tick(100+r.IntN(5000))
+			c.TTL = ms * ticks.Tick(100+r.IntN(5000))
 		}
 		if chance(r, hurried) {
-			c.Deadline = ms * lease.Tick(1+r.IntN(3000))
+			c.Deadline = ms * ticks.Tick(1+r.IntN(3000))
 		}
 		p.Calls = append(p.Calls, c)
 	}
@@ -211,9 +211,9 @@ func (p *LinearPlan) faults(r *rand.Rand) {
 	if len(on) == 0 {
 		return
 	}
-	gap := []lease.Tick{500 * ms, 2 * sec, 10 * sec}[r.IntN(3)]
+	gap := []ticks.Tick{500 * ms, 2 * sec, 10 * sec}[r.IntN(3)]
 	for t := spread(r, gap); t < p.Config.Span && len(p.Faults) < 200; t += spread(r, gap) {
-		f := Fault{At: t, Kind: on[r.IntN(len(on))], Node: r.IntN(p.Config.Nodes), For: spread(r, []lease.Tick{100 * ms, p.Config.Lease / 2, 2 * p.Config.Lease}[r.IntN(3)])}
+		f := Fault{At: t, Kind: on[r.IntN(len(on))], Node: r.IntN(p.Config.Nodes), For: spread(r, []ticks.Tick{100 * ms, p.Config.Lease / 2, 2 * p.Config.Lease}[r.IntN(3)])}
 		if f.For > 3*p.Config.Lease {
 			f.For = 3 * p.Config.Lease
 		}
@@ -238,12 +238,12 @@ func (p LinearPlan) String() string {
 	return b.String()
 }
 
-func show(t lease.Tick) string { return fmt.Sprintf("%d.%03ds", t/sec, t%sec/ms) }
+func show(t ticks.Tick) string { return fmt.Sprintf("%d.%03ds", t/sec, t%sec/ms) }
 
 // Run implements Plan.
 func (p LinearPlan) Run(log bool) Result { return runLinear(p, log) }
 
-func (p LinearPlan) until(at lease.Tick) Plan {
+func (p LinearPlan) until(at ticks.Tick) Plan {
 	p.Calls = slices.DeleteFunc(slices.Clone(p.Calls), func(c Call) bool { return c.At > at })
 	p.Faults = slices.DeleteFunc(slices.Clone(p.Faults), func(f Fault) bool { return f.At > at })
 	return p

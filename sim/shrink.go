@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // Plan is all that is decided before a run. The same plan always runs the same way; what
@@ -16,7 +16,7 @@ type Plan interface {
 	// says what happened.
 	Run(log bool) Result
 
-	until(at lease.Tick) Plan // without what begins after an instant
+	until(at ticks.Tick) Plan // without what begins after an instant
 	lists() []list            // what parts can be taken out of
 	calmer() []Plan           // with one thing turned off in each
 }

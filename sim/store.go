@@ -7,6 +7,7 @@ import (
 
 	"github.com/freshet-cache/freshet/linear/clink"
 	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // Store is a store as the design demands it, in memory and in steps, so that a
@@ -23,7 +24,7 @@ type Store struct {
 // row is what is stored; a tombstone has no value and Exists false.
 type row struct {
 	clink.Row
-	expires lease.Tick // by the store's clock; 0 never
+	expires ticks.Tick // by the store's clock; 0 never
 }
 
 // tablet is one of the store's own ranges with its guards, which are soft state.
@@ -43,7 +44,7 @@ func NewStore() *Store {
 }
 
 // Load is the row of key by the store's clock.
-func (s *Store) Load(now lease.Tick, key string) clink.Row {
+func (s *Store) Load(now ticks.Tick, key string) clink.Row {
 	r := s.rows[key]
 	r.Guard = s.tablet(key).at(key)
 	switch {
@@ -72,7 +73,7 @@ func (s *Store) Admit(muts []clink.Mut) (int, clink.Status) {
 }
 
 // Apply commits what was admitted, all or none.
-func (s *Store) Apply(now lease.Tick, admitted int, id clink.ID, muts []clink.Mut) (clink.Status, []clink.Stamp) {
+func (s *Store) Apply(now ticks.Tick, admitted int, id clink.ID, muts []clink.Mut) (clink.Status, []clink.Stamp) {
 	delete(s.waits, admitted)
 	for _, m := range muts {
 		if m.Check && s.Load(now, m.Key).Version != m.Expect {
@@ -105,7 +106,7 @@ func (s *Store) Apply(now lease.Tick, admitted int, id clink.ID, muts []clink.Mu
 
 // Sweep forgets who deleted a row, or that it expired: what absence keeps is a
 // version.
-func (s *Store) Sweep(now lease.Tick, key string) {
+func (s *Store) Sweep(now ticks.Tick, key string) {
 	if r := s.Load(now, key); !r.Exists {
 		s.rows[key] = row{Row: clink.Row{Version: r.Version}}
 	}

@@ -7,12 +7,13 @@ import (
 
 	"github.com/freshet-cache/freshet/linear/clink"
 	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // Result is what became of a run.
 type Result struct {
 	Err       error // the promise that broke
-	At        lease.Tick
+	At        ticks.Tick
 	Events    int
 	Sometimes map[string]int // how often what the rules are for has happened
 	Log       []string       // what happened, if it was asked for
@@ -29,7 +30,7 @@ type storm struct {
 	coord      *coordinator
 	belief     map[string]string  // what a decided value was decided from
 	open       map[int]*stormNode // calls under way
-	slow       lease.Tick         // until then the store takes longer
+	slow       ticks.Tick         // until then the store takes longer
 	blocks     []func()           // SetGuards that wait for commits in flight
 	storec     clock
 	crossOwner uint64
@@ -98,7 +99,7 @@ func Rare() (out []string) {
 		"a hit at a replica", "a write waits for replicas", "a write is refused, for its group is over", "a message between members is lost", "a replica's lease lapses", "an owner finds out: 0", "an owner finds out: 2", "an owner finds out: 3")
 }
 
-func (s *storm) run(end lease.Tick) {
+func (s *storm) run(end ticks.Tick) {
 	for s.res.Err == nil && s.next(end) {
 		s.res.Events++
 		s.check()
@@ -112,7 +113,7 @@ func (s *storm) run(end lease.Tick) {
 // was promised an answer must have it, and every node must agree with the store.
 func (s *storm) settle() {
 	c := s.plan.Config
-	patience := c.Span + 40*c.Lease + 60*c.Timeout + lease.Tick(60+len(s.plan.Calls))*(3*c.Disk+6*c.Delay)
+	patience := c.Span + 40*c.Lease + 60*c.Timeout + ticks.Tick(60+len(s.plan.Calls))*(3*c.Disk+6*c.Delay)
 	s.run(patience)
 	if s.res.Err != nil {
 		return

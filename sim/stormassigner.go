@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // coordinator keeps one leader at a time among the assigners, by its own clock,
@@ -13,11 +14,11 @@ type coordinator struct {
 	clock     clock
 	term      uint64
 	leader    *assignerProcess
-	until     lease.Tick // of the leadership, by the coordinator's clock
+	until     ticks.Tick // of the leadership, by the coordinator's clock
 	state     []byte
 	rev       uint64 // of the state, in this term
 	assigners []*assignerProcess
-	leadSpan  lease.Tick
+	leadSpan  ticks.Tick
 }
 
 // assignerProcess is one assigner, through all its incarnations.
@@ -30,8 +31,8 @@ type assignerProcess struct {
 	clock        clock
 	machine      *lease.Assigner
 	term         uint64
-	paused       lease.Tick
-	cutOff       lease.Tick // from the coordinator
+	paused       ticks.Tick
+	cutOff       ticks.Tick // from the coordinator
 }
 
 func newCoordinator(s *storm) *coordinator {
@@ -54,7 +55,7 @@ func (c *assignerProcess) boot() {
 	c.beat()
 }
 
-func (c *assignerProcess) now() lease.Tick { return c.clock.read(c.coord.s.now) }
+func (c *assignerProcess) now() ticks.Tick { return c.clock.read(c.coord.s.now) }
 
 // awake does something in this incarnation as soon as the assigner is not paused.
 func (c *assignerProcess) awake(do func()) {
@@ -72,7 +73,7 @@ func (c *assignerProcess) awake(do func()) {
 	}
 }
 
-func (c *assignerProcess) later(d lease.Tick, do func()) {
+func (c *assignerProcess) later(d ticks.Tick, do func()) {
 	incarnation := c.incarnations
 	c.coord.s.after(d, func() {
 		if c.up && c.incarnations == incarnation {
@@ -116,13 +117,13 @@ func (d *coordinator) campaign(c *assignerProcess, incarnation int, term uint64)
 	default:
 		return 0, nil, false
 	}
-	d.until = max(d.until, now+lease.Lengthen(d.leadSpan, d.s.plan.Config.Drift))
+	d.until = max(d.until, now+ticks.Lengthen(d.leadSpan, d.s.plan.Config.Drift))
 	return d.term, d.state, true
 }
 
 // elected takes the answer to a campaign that was sent at the tick sent.
-func (c *assignerProcess) elected(sent lease.Tick, won, asked uint64, state []byte) {
-	led := sent + lease.Shorten(c.coord.leadSpan, c.coord.s.plan.Config.Drift)
+func (c *assignerProcess) elected(sent ticks.Tick, won, asked uint64, state []byte) {
+	led := sent + ticks.Shorten(c.coord.leadSpan, c.coord.s.plan.Config.Drift)
 	if won == c.term {
 		c.machine.Led(won, led)
 		return

@@ -6,7 +6,7 @@ import (
 
 	"github.com/freshet-cache/freshet/linear/clink"
 	"github.com/freshet-cache/freshet/linear/crossowner"
-	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // txCoordinator is a call that writes keys of several owners in a transaction of its own.
@@ -34,7 +34,7 @@ type keyLock struct {
 	returned bool // it was locked at all
 }
 
-func (s *storm) patience() lease.Tick { return 3 * max(s.plan.Config.Timeout, 4*s.plan.Config.Delay) }
+func (s *storm) patience() ticks.Tick { return 3 * max(s.plan.Config.Timeout, 4*s.plan.Config.Delay) }
 
 // beginTx begins a transaction.
 func (n *stormNode) beginTx(op clink.Op, c Call, value string) {

@@ -8,6 +8,7 @@ import (
 	"github.com/freshet-cache/freshet/linear/clink"
 	"github.com/freshet-cache/freshet/linear/replica"
 	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // stormNode is one node, through all its incarnations. Each incarnation has machines of its
@@ -29,17 +30,17 @@ type stormNode struct {
 	layered      map[clink.Op]*layeredRead
 	member       member // of groups that share a key
 
-	paused   lease.Tick // stands still until then
+	paused   ticks.Tick // stands still until then
 	busy     bool       // somebody holds the lock
 	waiting  []func()   // who waits for it
 	draining bool
-	cutOff   [2]lease.Tick // from each assigner, until then
-	muted    lease.Tick    // towards the store, until then
+	cutOff   [2]ticks.Tick // from each assigner, until then
+	muted    ticks.Tick    // towards the store, until then
 }
 
 type handle struct {
 	lease.Range
-	until lease.Tick
+	until ticks.Tick
 }
 
 // boot begins an incarnation.
@@ -64,7 +65,7 @@ func (n *stormNode) boot() {
 }
 
 // crash ends an incarnation; another begins after d.
-func (n *stormNode) crash(d lease.Tick) {
+func (n *stormNode) crash(d ticks.Tick) {
 	if !n.up {
 		return
 	}
@@ -85,7 +86,7 @@ func (n *stormNode) crash(d lease.Tick) {
 }
 
 // pause stops a node, but not its clock.
-func (n *stormNode) pause(d lease.Tick) {
+func (n *stormNode) pause(d ticks.Tick) {
 	if n.up {
 		n.paused = max(n.paused, n.s.now+d)
 	}
@@ -108,7 +109,7 @@ func (n *stormNode) awake(do func()) {
 }
 
 // later does something d from now by real time, if this incarnation lasts.
-func (n *stormNode) later(d lease.Tick, do func()) {
+func (n *stormNode) later(d ticks.Tick, do func()) {
 	incarnation := n.incarnations
 	n.s.after(d, func() {
 		if n.up && n.incarnations == incarnation {
@@ -156,10 +157,10 @@ func (n *stormNode) beat() {
 
 func sortedOps(m map[clink.Op]*keyLock) []clink.Op { return slices.Sorted(maps.Keys(m)) }
 
-func (n *stormNode) now() lease.Tick { return n.clock.read(n.s.now) }
+func (n *stormNode) now() ticks.Tick { return n.clock.read(n.s.now) }
 
 // drain asks to be relieved, and ends when that is done or took too long.
-func (n *stormNode) drain(d lease.Tick) {
+func (n *stormNode) drain(d ticks.Tick) {
 	if !n.up || n.draining {
 		return
 	}
@@ -180,7 +181,7 @@ func (n *stormNode) drain(d lease.Tick) {
 }
 
 // release gives up what the node still holds, and ends a little later.
-func (n *stormNode) release(d lease.Tick) {
+func (n *stormNode) release(d ticks.Tick) {
 	n.awake(func() {
 		n.locked(func() {
 			if n.lease.Holds() {

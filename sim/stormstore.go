@@ -2,7 +2,7 @@ package sim
 
 import (
 	"github.com/freshet-cache/freshet/linear/clink"
-	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // asked is one request to the store, from when it is sent to when its answer is
@@ -33,7 +33,7 @@ func (s *storm) request(n *stormNode, out clink.Output) {
 }
 
 // pause is how long a repeated request waits.
-func pause(out clink.Output) lease.Tick {
+func pause(out clink.Output) ticks.Tick {
 	try := 0
 	switch out := out.(type) {
 	case clink.Load:
@@ -131,7 +131,7 @@ func (s *storm) apply(a *asked, out clink.Store, admitted int) {
 }
 
 // clock is the store's.
-func (s *storm) clock() lease.Tick { return s.storec.read(s.now) }
+func (s *storm) clock() ticks.Tick { return s.storec.read(s.now) }
 
 // expire tells the judge when a row's TTL ends.
 func (s *storm) expire(name string, st clink.Stamp) {
@@ -139,7 +139,7 @@ func (s *storm) expire(name string, st clink.Stamp) {
 		return
 	}
 	left := s.store.rows[name].expires - s.clock()
-	wait := left - left*lease.Tick(s.storec.rate)/1e6 // about; the rest in small steps
+	wait := left - left*ticks.Tick(s.storec.rate)/1e6 // about; the rest in small steps
 	s.after(max(wait, 1), func() {
 		switch row := s.store.rows[name]; {
 		case row.Version != st.Version:

@@ -5,14 +5,14 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 
-	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // world is time, and what is to happen when. Nothing in it runs at once with
 // anything else, and the same seed gives the same run.
 type world struct {
 	seed    uint64
-	now     lease.Tick // real time; no process can read it
+	now     ticks.Tick // real time; no process can read it
 	agenda  agenda
 	planned uint64
 	streams map[string]*rand.Rand
@@ -20,7 +20,7 @@ type world struct {
 
 // event is something that is to happen.
 type event struct {
-	at  lease.Tick
+	at  ticks.Tick
 	seq uint64 // those of one instant happen in the order they were planned
 	do  func()
 }
@@ -43,13 +43,13 @@ func (a *agenda) Pop() any {
 func newWorld(seed uint64) *world { return &world{seed: seed, streams: map[string]*rand.Rand{}} }
 
 // after plans do for d from now.
-func (w *world) after(d lease.Tick, do func()) {
+func (w *world) after(d ticks.Tick, do func()) {
 	w.planned++
 	heap.Push(&w.agenda, event{w.now + max(d, 0), w.planned, do})
 }
 
 // next lets the next thing happen; false if nothing ever will, or not before end.
-func (w *world) next(end lease.Tick) bool {
+func (w *world) next(end ticks.Tick) bool {
 	if len(w.agenda) == 0 || w.agenda[0].at > end {
 		return false
 	}
@@ -76,11 +76,11 @@ func (w *world) rng(name string) *rand.Rand {
 func chance(r *rand.Rand, percent int) bool { return r.IntN(100) < percent }
 
 // spread is a time between d/2 and 3d/2, and now and then ten times that.
-func spread(r *rand.Rand, d lease.Tick) lease.Tick {
+func spread(r *rand.Rand, d ticks.Tick) ticks.Tick {
 	if d <= 0 {
 		return 0
 	}
-	t := d/2 + lease.Tick(r.Int64N(int64(d)))
+	t := d/2 + ticks.Tick(r.Int64N(int64(d)))
 	if r.IntN(20) == 0 {
 		t *= 10
 	}
@@ -90,12 +90,12 @@ func spread(r *rand.Rand, d lease.Tick) lease.Tick {
 // clock is a process's monotonic clock: it began at any reading, and runs fast
 // or slow by rate millionths.
 type clock struct {
-	offset lease.Tick
+	offset ticks.Tick
 	rate   int64
 }
 
 func newClock(r *rand.Rand, drift int64) clock {
-	c := clock{offset: lease.Tick(1 + r.Int64N(1e12))}
+	c := clock{offset: ticks.Tick(1 + r.Int64N(1e12))}
 	switch r.IntN(3) { // the extremes are where the rules matter
 	case 0:
 		c.rate = drift
@@ -107,6 +107,6 @@ func newClock(r *rand.Rand, drift int64) clock {
 	return c
 }
 
-func (c clock) read(now lease.Tick) lease.Tick {
-	return c.offset + now + lease.Tick(int64(now)/1e6*c.rate+int64(now)%1e6*c.rate/1e6)
+func (c clock) read(now ticks.Tick) ticks.Tick {
+	return c.offset + now + ticks.Tick(int64(now)/1e6*c.rate+int64(now)%1e6*c.rate/1e6)
 }

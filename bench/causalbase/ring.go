@@ -95,11 +95,11 @@ func newRing(ctx context.Context, w *World, rows map[string]string, tcc bool) (*
 		if err := db.Begin(ctx, uint32(i+1), journal.NewName()); err != nil {
 			return nil, err
 		}
-		opt := causal.Options{Store: r.store, Incarnation: uint32(i + 1), View: view, Dial: r.dial, Floor: 1}
+		opt := causal.ServerOptions{Store: r.store, Incarnation: uint32(i + 1), View: view, Dial: r.dial, Floor: 1}
 		if !tcc { // as a node has it
 			opt.Versions = 1
 		}
-		s, err := causal.New(opt)
+		s, err := causal.NewServer(opt)
 		if err != nil {
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // only are the outputs of one kind.
@@ -35,7 +36,7 @@ func TestAReadBehindAFenceIsAskedAgain(t *testing.T) {
 			load = only[Load](outs)[0]
 		}
 		in, want := Loaded{Call: load.Call, Row: Row{Exists: true, Version: 8, Writer: sent.ID}}, Done
-		now := lease.Tick(6)
+		now := ticks.Tick(6)
 		if lapses {
 			in, want, now = Loaded{Call: load.Call, Status: StatusUnknown}, Unknown, 100
 		}

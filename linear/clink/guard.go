@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // piece is a part of a held slice that lies in one tablet of the store, with the guard over it.
@@ -56,7 +57,7 @@ func (p *Pod) piece(key string) *piece {
 
 // acquired takes a slice. Parts that the pod holds already keep their guards and entries (R21); the
 // other parts are cut at tablet boundaries and guarded.
-func (p *Pod) acquired(now lease.Tick, in Acquired, out []Output) []Output {
+func (p *Pod) acquired(now ticks.Tick, in Acquired, out []Output) []Output {
 	p.leases[in.Gen] = tenure{in.Range, in.Until}
 	var next []*piece
 	fresh := []lease.Range{in.Range}
@@ -160,7 +161,7 @@ func subtract(ranges []lease.Range, part lease.Range) (out []lease.Range) {
 
 // revoked ends a lease and forgets its pieces. Of the work under the lease, only the wait for
 // answers in flight continues (R15).
-func (p *Pod) revoked(now lease.Tick, in Revoked, out []Output) []Output {
+func (p *Pod) revoked(now ticks.Tick, in Revoked, out []Output) []Output {
 	t, ok := p.leases[in.Gen]
 	if !ok {
 		return out
@@ -187,7 +188,7 @@ func (p *Pod) cut(pc *piece, out []Output) []Output {
 }
 
 // splits cuts a piece at the boundaries of the store's tablets and guards the parts.
-func (p *Pod) splits(now lease.Tick, in Splits, out []Output) []Output {
+func (p *Pod) splits(now ticks.Tick, in Splits, out []Output) []Output {
 	pc, ok := p.calls[in.Call].(*piece)
 	delete(p.calls, in.Call)
 	switch {
@@ -235,7 +236,7 @@ func (p *Pod) reguard(pc *piece, out []Output) []Output {
 }
 
 // guarded handles the answer to a SetGuard.
-func (p *Pod) guarded(now lease.Tick, in Guarded, out []Output) []Output {
+func (p *Pod) guarded(now ticks.Tick, in Guarded, out []Output) []Output {
 	what := p.calls[in.Call]
 	delete(p.calls, in.Call)
 	switch what := what.(type) {
@@ -247,7 +248,7 @@ func (p *Pod) guarded(now lease.Tick, in Guarded, out []Output) []Output {
 	return out
 }
 
-func (p *Pod) installed(now lease.Tick, pc *piece, status Status, out []Output) []Output {
+func (p *Pod) installed(now ticks.Tick, pc *piece, status Status, out []Output) []Output {
 	switch {
 	case !p.holds(now, pc.gen): // R2
 		out = append(out, Event{GuardRefused})
@@ -266,7 +267,7 @@ func (p *Pod) installed(now lease.Tick, pc *piece, status Status, out []Output) 
 }
 
 // forsake forgets a piece whose lease is over.
-func (p *Pod) forsake(now lease.Tick, pc *piece, out []Output) []Output {
+func (p *Pod) forsake(now ticks.Tick, pc *piece, out []Output) []Output {
 	p.pieces = slices.DeleteFunc(p.pieces, func(q *piece) bool { return q == pc })
 	return p.pumpAll(now, pc.rng, out)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // Options configure a Pod.
@@ -37,14 +38,14 @@ type Pod struct {
 	fences map[string]*fence // in flight, by key (R3)
 	ops    map[Op]*op
 	kept   map[string]Keep // entries of this step, which the runtime has not stored yet
-	now    lease.Tick      // the time of the last step, for Check
+	now    ticks.Tick      // the time of the last step, for Check
 	offers offers
 }
 
 // tenure is a lease as the pod knows it.
 type tenure struct {
 	Range lease.Range
-	Until lease.Tick
+	Until ticks.Tick
 }
 
 // key is the work in progress at one key. Keys without work are not in the map.
@@ -85,12 +86,12 @@ func NewPod(opt Options) *Pod {
 
 // Serves reports whether an entry may be served at now (R9). leased is the end of its lease, which
 // has not been revoked. until is when the entry expires; 0 means never.
-func Serves(now, leased, until lease.Tick) bool {
+func Serves(now, leased, until ticks.Tick) bool {
 	return now < leased && (until == 0 || now < until)
 }
 
 // Step takes one input and appends the outputs to out.
-func (p *Pod) Step(now lease.Tick, in Input, out []Output) []Output {
+func (p *Pod) Step(now ticks.Tick, in Input, out []Output) []Output {
 	clear(p.kept)
 	p.now = now
 	switch in := in.(type) {
@@ -139,24 +140,24 @@ func (p *Pod) Step(now lease.Tick, in Input, out []Output) []Output {
 }
 
 // Owns reports whether the pod would take a write to key at now.
-func (p *Pod) Owns(now lease.Tick, key string) bool { return p.owner(now, key) != nil }
+func (p *Pod) Owns(now ticks.Tick, key string) bool { return p.owner(now, key) != nil }
 
 // Guarded reports whether a read of key may fill memory (R5).
-func (p *Pod) Guarded(now lease.Tick, key string) bool {
+func (p *Pod) Guarded(now ticks.Tick, key string) bool {
 	pc, _ := p.guard(now, key)
 	return pc != nil
 }
 
 // holds reports whether a lease is in force. It then was so without interruption since it was
 // acquired.
-func (p *Pod) holds(now lease.Tick, gen lease.Gen) bool {
+func (p *Pod) holds(now ticks.Tick, gen lease.Gen) bool {
 	t, ok := p.leases[gen]
 	return ok && now < t.Until
 }
 
 // owner returns the piece of a held slice that contains key, guarded or not; nil if the pod does
 // not own key.
-func (p *Pod) owner(now lease.Tick, key string) *piece {
+func (p *Pod) owner(now ticks.Tick, key string) *piece {
 	if pc := p.piece(key); pc != nil && p.holds(now, pc.gen) {
 		return pc
 	}
@@ -165,7 +166,7 @@ func (p *Pod) owner(now lease.Tick, key string) *piece {
 
 // guard returns the piece that contains key and the token in force there. It returns nil if no
 // guard counts now.
-func (p *Pod) guard(now lease.Tick, key string) (*piece, Token) {
+func (p *Pod) guard(now ticks.Tick, key string) (*piece, Token) {
 	pc := p.owner(now, key)
 	if pc == nil || pc.state != guarded {
 		return nil, Token{}
@@ -237,19 +238,19 @@ func (p *Pod) name() (b [16]byte) {
 }
 
 // expiry returns when a row must no longer be served, if its read was sent at sent (R10).
-func (p *Pod) expiry(sent, ttl lease.Tick) lease.Tick {
+func (p *Pod) expiry(sent, ttl ticks.Tick) ticks.Tick {
 	if ttl <= 0 {
 		return 0
 	}
 	ttl = min(ttl, 1<<62) // about 146 years: a longer TTL would overflow the clock
-	return max(1, sent+ttl-(ttl/1e6+1)*lease.Tick(2*p.opt.Drift))
+	return max(1, sent+ttl-(ttl/1e6+1)*ticks.Tick(2*p.opt.Drift))
 }
 
 // Left returns the remaining TTL of a row whose entry may be served before until. It is a little
 // more than until-now, because until was shortened by the drift bound.
-func Left(now, until lease.Tick, drift int64) lease.Tick {
+func Left(now, until ticks.Tick, drift int64) ticks.Tick {
 	left := max(1, until-now)
-	return left + (left/1e6)*lease.Tick(2*drift)
+	return left + (left/1e6)*ticks.Tick(2*drift)
 }
 
 // reply answers a caller and forgets the operation.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // held is a pod that has guarded its leases, from generation 1 on, each until 100.
@@ -45,7 +46,7 @@ func TestDefaultsOfPods(t *testing.T) {
 // An entry is served before its lease is over and before its TTL is, to the tick.
 func TestServesToTheTick(t *testing.T) {
 	for _, c := range []struct {
-		now, leased, until lease.Tick
+		now, leased, until ticks.Tick
 		serves             bool
 	}{{9, 10, 0, true}, {10, 10, 0, false}, {9, 10, 10, true}, {9, 10, 9, false}, {9, 0, 0, false}, {9, 20, 8, false}, {15, 10, 20, false}} {
 		if Serves(c.now, c.leased, c.until) != c.serves {
@@ -53,7 +54,7 @@ func TestServesToTheTick(t *testing.T) {
 		}
 	}
 	p := NewPod(Options{Drift: 1000})
-	for _, c := range []struct{ sent, ttl, until lease.Tick }{
+	for _, c := range []struct{ sent, ttl, until ticks.Tick }{
 		{5, 0, 0}, {5, -1, 0}, {5, 1, 1}, {5, 1999, 4}, {5, 1995, 1}, {5, 10_000_000, 5 + 10_000_000 - 22_000}, {5, 999_999, 5 + 999_999 - 2000}, {5, 1<<63 - 1, 5 + 1<<62 - (1<<62/1_000_000+1)*2000}, {5000, 1, 3001},
 	} {
 		if got := p.expiry(c.sent, c.ttl); got != c.until {
@@ -90,7 +91,7 @@ func TestAcquiredOverWhatIsHeld(t *testing.T) {
 	}
 	for _, r := range ranges {
 		for _, s := range ranges {
-			for now, goes := range map[lease.Tick]bool{99: true, 100: false} {
+			for now, goes := range map[ticks.Tick]bool{99: true, 100: false} {
 				p := held(t, Options{}, r)
 				outs := p.Step(now, Acquired{Lease: lease.Lease{Range: s, Gen: 2}, Until: 200, After: 9}, nil)
 				p.Check()
@@ -137,8 +138,8 @@ func TestExtendedOnlyGrows(t *testing.T) {
 	before := []Output{Drop{"x"}}
 	for _, c := range []struct {
 		gen   lease.Gen
-		until lease.Tick
-		now   lease.Tick
+		until ticks.Tick
+		now   ticks.Tick
 		holds bool
 	}{{1, 50, 99, true}, {1, 50, 100, false}, {1, 150, 149, true}, {1, 150, 150, false}, {2, 900, 150, false}} {
 		if out := p.Step(1, Extended{c.gen, c.until}, before); !reflect.DeepEqual(out, before) || p.Owns(c.now, "k") != c.holds {
@@ -245,7 +246,7 @@ func TestWhichOffersWait(t *testing.T) {
 			t.Errorf("%+v: %+v, %d wait", c, out, len(p.offers.list))
 		}
 		if c.kept { // it comes again, and what is kept serves, or does not
-			for until, again := range map[lease.Tick]bool{0: false, 50: false, 5: true} {
+			for until, again := range map[ticks.Tick]bool{0: false, 50: false, 5: true} {
 				p.opt.Entry = func(string) (Keep, bool) { return Keep{Gen: 4, Until: until}, true }
 				if out := p.Step(5, Offered{After: 3, Key: "c", Row: Row{Version: 2}}, nil); (len(out) > 0) != again {
 					t.Errorf("beside an entry that lasts until %d: %+v", until, out)
@@ -265,7 +266,7 @@ func TestWhatRowsProve(t *testing.T) {
 		blind bool
 		was   Row // what an update had decided from
 		found Row
-		after lease.Tick // since it was first sent
+		after ticks.Tick // since it was first sent
 		want  Status
 	}{
 		"its own":                              {Mut{}, true, Row{}, Row{Exists: true, Writer: id(mine)}, 5, OK},

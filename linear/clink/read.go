@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // load is a read of the store in flight.
@@ -12,7 +13,7 @@ type load struct {
 	gen     lease.Gen // the lease whose guard was in force when it was sent; 0 if none
 	token   Token     // that guard
 	overlap bool      // a write to the key was in flight at the same time (R6)
-	sent    lease.Tick
+	sent    ticks.Tick
 	try     int
 	waiting []*op  // callers that came before it was sent
 	late    []*op  // callers that came after it was sent
@@ -21,7 +22,7 @@ type load struct {
 }
 
 // reads begins a caller's read, or lets it share the read in flight.
-func (p *Pod) reads(now lease.Tick, in Read, out []Output) []Output {
+func (p *Pod) reads(now ticks.Tick, in Read, out []Output) []Output {
 	if e, ok := p.entry(in.Key); ok && Serves(now, p.leases[e.Gen].Until, e.Until) { // R9
 		return append(out, Reply{Op: in.Op, Outcome: Done, Row: e.Row, Until: e.Until})
 	}
@@ -36,7 +37,7 @@ func (p *Pod) reads(now lease.Tick, in Read, out []Output) []Output {
 }
 
 // ask sends one read for all callers in who.
-func (p *Pod) ask(now lease.Tick, name string, who []*op, out []Output) []Output {
+func (p *Pod) ask(now ticks.Tick, name string, who []*op, out []Output) []Output {
 	l := &load{key: name, waiting: who}
 	for _, o := range who {
 		o.read = l
@@ -46,7 +47,7 @@ func (p *Pod) ask(now lease.Tick, name string, who []*op, out []Output) []Output
 }
 
 // load registers a read and sends it.
-func (p *Pod) load(now lease.Tick, l *load, out []Output) []Output {
+func (p *Pod) load(now ticks.Tick, l *load, out []Output) []Output {
 	k := p.at(l.key)
 	l.gen, l.token, l.sent = 0, Token{}, now
 	if pc, token := p.guard(now, l.key); pc != nil {
@@ -62,7 +63,7 @@ func (p *Pod) load(now lease.Tick, l *load, out []Output) []Output {
 func (l *load) bare() bool { return l.batch != nil && l.batch.locked }
 
 // loaded handles the answer to a read.
-func (p *Pod) loaded(now lease.Tick, in Loaded, out []Output) []Output {
+func (p *Pod) loaded(now ticks.Tick, in Loaded, out []Output) []Output {
 	l, ok := p.calls[in.Call].(*load)
 	if !ok {
 		return out
@@ -105,7 +106,7 @@ func (p *Pod) loaded(now lease.Tick, in Loaded, out []Output) []Output {
 }
 
 // fill keeps the row that a read found if it is certainly the latest state.
-func (p *Pod) fill(now lease.Tick, l *load, row Row, until lease.Tick, out []Output) (bool, []Output) {
+func (p *Pod) fill(now ticks.Tick, l *load, row Row, until ticks.Tick, out []Output) (bool, []Output) {
 	switch {
 	case l.gen == 0: // R5: a former owner's write may still commit
 		return false, append(out, Event{FillRefusedNoGuard})
@@ -121,7 +122,7 @@ func (p *Pod) fill(now lease.Tick, l *load, row Row, until lease.Tick, out []Out
 
 // tagged compares the guard that a read found with the one that the pod counts on. If they differ,
 // every write would fail, so tagged replaces the guard before a write is sent.
-func (p *Pod) tagged(now lease.Tick, l *load, stands Token, out []Output) []Output {
+func (p *Pod) tagged(now ticks.Tick, l *load, stands Token, out []Output) []Output {
 	pc, token := p.guard(now, l.key)
 	if !p.opt.Tags || pc == nil || l.token != token || stands == token {
 		return out

@@ -4,11 +4,12 @@ import (
 	"slices"
 
 	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // gather reads the rows that an update decides from, under guards in force. It takes entries that
 // may be served, and reads the other rows from the store (R17).
-func (p *Pod) gather(now lease.Tick, b *batch, out []Output) []Output {
+func (p *Pod) gather(now ticks.Tick, b *batch, out []Output) []Output {
 	b.state, b.pending, b.muts = ready, 0, nil
 	for _, name := range b.keys {
 		if pc, _ := p.guard(now, name); pc == nil {
@@ -16,7 +17,7 @@ func (p *Pod) gather(now lease.Tick, b *batch, out []Output) []Output {
 		}
 	}
 	b.state = gathering
-	b.rows, b.until = make([]Row, len(b.keys)), make([]lease.Tick, len(b.keys))
+	b.rows, b.until = make([]Row, len(b.keys)), make([]ticks.Tick, len(b.keys))
 	var missing []int
 	for i, name := range b.keys {
 		e, ok := p.entry(name)
@@ -45,7 +46,7 @@ func (p *Pod) decide(b *batch, out []Output) []Output {
 }
 
 // gathered handles a row that a batch waited for.
-func (p *Pod) gathered(now lease.Tick, l *load, in Loaded, until lease.Tick, out []Output) []Output {
+func (p *Pod) gathered(now ticks.Tick, l *load, in Loaded, until ticks.Tick, out []Output) []Output {
 	b := l.batch
 	switch {
 	case b.state == resolving:
@@ -62,7 +63,7 @@ func (p *Pod) gathered(now lease.Tick, l *load, in Loaded, until lease.Tick, out
 	if b.pending--; b.pending > 0 {
 		return out
 	}
-	b.fresh = slices.ContainsFunc(b.until, func(u lease.Tick) bool { return u != 0 && now >= u })
+	b.fresh = slices.ContainsFunc(b.until, func(u ticks.Tick) bool { return u != 0 && now >= u })
 	if b.fresh { // one row expired while another was read
 		return p.gather(now, b, out)
 	}
@@ -70,7 +71,7 @@ func (p *Pod) gathered(now lease.Tick, l *load, in Loaded, until lease.Tick, out
 }
 
 // evaluated handles a caller's decision.
-func (p *Pod) evaluated(now lease.Tick, in Evaluated, out []Output) []Output {
+func (p *Pod) evaluated(now ticks.Tick, in Evaluated, out []Output) []Output {
 	o := p.ops[in.Op]
 	if o == nil || o.batch == nil || o.batch.state != evaluating {
 		return out
@@ -92,7 +93,7 @@ func (p *Pod) evaluated(now lease.Tick, in Evaluated, out []Output) []Output {
 }
 
 // resume continues a batch that waited for a guard.
-func (p *Pod) resume(now lease.Tick, b *batch, out []Output) []Output {
+func (p *Pod) resume(now ticks.Tick, b *batch, out []Output) []Output {
 	switch {
 	case b.state == ready && b.muts == nil:
 		return p.gather(now, b, out)
@@ -105,7 +106,7 @@ func (p *Pod) resume(now lease.Tick, b *batch, out []Output) []Output {
 }
 
 // unresolved begins to find out the outcome of a batch that got no answer.
-func (p *Pod) unresolved(now lease.Tick, b *batch, out []Output) []Output {
+func (p *Pod) unresolved(now ticks.Tick, b *batch, out []Output) []Output {
 	b.state, b.tries = fencing, 0
 	b.found, b.fenced = make([]Row, len(b.keys)), make([]bool, len(b.keys))
 	return p.fence(now, b, out)
@@ -114,7 +115,7 @@ func (p *Pod) unresolved(now lease.Tick, b *batch, out []Output) []Output {
 // fence sends the single-key guards that a batch still needs (R13), under fresh tokens (R4), unless
 // a guard over the range is in flight (R3). When all of them are installed, it reads the rows. If a
 // lease was lost meanwhile, nothing can be proven, but the remaining keys are safe to write again.
-func (p *Pod) fence(now lease.Tick, b *batch, out []Output) []Output {
+func (p *Pod) fence(now ticks.Tick, b *batch, out []Output) []Output {
 	out = p.release(now, b, out)
 	left := false
 	for i, name := range b.keys {
@@ -146,7 +147,7 @@ func (p *Pod) sendFence(f *fence, out []Output) []Output {
 }
 
 // fenced handles the answer to a fence.
-func (p *Pod) fenced(now lease.Tick, f *fence, status Status, out []Output) []Output {
+func (p *Pod) fenced(now ticks.Tick, f *fence, status Status, out []Output) []Output {
 	delete(p.fences, f.key)
 	b, pc := f.batch, p.owner(now, f.key)
 	k := p.keys[f.key]
@@ -174,7 +175,7 @@ func (p *Pod) fenced(now lease.Tick, f *fence, status Status, out []Output) []Ou
 }
 
 // retry lets a batch send its own fence for a key after the fence of another batch has returned.
-func (p *Pod) retry(now lease.Tick, name string, out []Output) []Output {
+func (p *Pod) retry(now ticks.Tick, name string, out []Output) []Output {
 	if k := p.keys[name]; k != nil && k.flight != nil {
 		return p.resume(now, k.flight, out)
 	}
@@ -182,7 +183,7 @@ func (p *Pod) retry(now lease.Tick, name string, out []Output) []Output {
 }
 
 // resolved handles a row that was read behind the fence.
-func (p *Pod) resolved(now lease.Tick, l *load, in Loaded, out []Output) []Output {
+func (p *Pod) resolved(now ticks.Tick, l *load, in Loaded, out []Output) []Output {
 	b := l.batch
 	switch {
 	case in.Status == OK:
@@ -208,7 +209,7 @@ func (p *Pod) resolved(now lease.Tick, l *load, in Loaded, out []Output) []Outpu
 // proof returns what the rows behind the fence say about the batch, which was written whole or not
 // at all. OK proves success; StatusUnknown says that the rows cannot tell; Refused proves failure
 // if the lease holds.
-func (b *batch) proof(now lease.Tick) Status {
+func (b *batch) proof(now ticks.Tick) Status {
 	for _, row := range b.found {
 		if row.Writer == b.id { // R14
 			return OK

@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // TestStories runs testdata/*.txt: what happens to a pod, and what it asks for.
@@ -27,9 +28,9 @@ func TestStories(t *testing.T) {
 // story is a pod and the memory of the runtime around it.
 type story struct {
 	pod     *Pod
-	now     lease.Tick
+	now     ticks.Tick
 	entries map[string]Keep
-	until   map[lease.Gen]lease.Tick
+	until   map[lease.Gen]ticks.Tick
 	asked   []request
 	names   map[[16]byte]string
 	named   map[string][16]byte
@@ -44,7 +45,7 @@ type request struct {
 }
 
 func (s *story) open(opt Options) {
-	*s = story{entries: map[string]Keep{}, until: map[lease.Gen]lease.Tick{}, names: map[[16]byte]string{}, named: map[string][16]byte{}, now: 1}
+	*s = story{entries: map[string]Keep{}, until: map[lease.Gen]ticks.Tick{}, names: map[[16]byte]string{}, named: map[string][16]byte{}, now: 1}
 	opt.Entry = func(k string) (Keep, bool) { e, ok := s.entries[k]; return e, ok }
 	s.pod = NewPod(opt)
 }
@@ -52,7 +53,7 @@ func (s *story) open(opt Options) {
 func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	if at := int64(0); d.HasArg("at") { // every line may move the clock
 		d.ScanArgs(t, "at", &at)
-		s.now = lease.Tick(at)
+		s.now = ticks.Tick(at)
 	}
 	switch d.Cmd {
 	case "pod":
@@ -118,11 +119,11 @@ func (s *story) input(t *testing.T, d *datadriven.TestData) Input {
 	op := Op(num(t, d, "op"))
 	switch d.Cmd {
 	case "acquired":
-		gen, until := lease.Gen(num(t, d, "gen")), lease.Tick(num(t, d, "until"))
+		gen, until := lease.Gen(num(t, d, "gen")), ticks.Tick(num(t, d, "until"))
 		s.until[gen] = until
 		return Acquired{Lease: lease.Lease{Range: s.rng(t, d), Gen: gen}, Until: until, After: lease.Gen(num(t, d, "after"))}
 	case "extended":
-		gen, until := lease.Gen(num(t, d, "gen")), lease.Tick(num(t, d, "until"))
+		gen, until := lease.Gen(num(t, d, "gen")), ticks.Tick(num(t, d, "until"))
 		s.until[gen] = until
 		return Extended{gen, until}
 	case "revoked":
@@ -137,7 +138,7 @@ func (s *story) input(t *testing.T, d *datadriven.TestData) Input {
 	case "loaded":
 		return Loaded{Call: s.answer(t, d, arg(t, d, "key")).call, Row: s.row(t, d), Status: status(d)}
 	case "write":
-		return Write{Op: op, Muts: []Mut{{Key: arg(t, d, "key"), Value: []byte(arg(t, d, "value")), TTL: lease.Tick(num(t, d, "ttl"))}}}
+		return Write{Op: op, Muts: []Mut{{Key: arg(t, d, "key"), Value: []byte(arg(t, d, "value")), TTL: ticks.Tick(num(t, d, "ttl"))}}}
 	case "writes":
 		in := Write{Op: op}
 		for i, v := range list(t, d, "values") {
@@ -155,14 +156,14 @@ func (s *story) input(t *testing.T, d *datadriven.TestData) Input {
 	case "evaluated":
 		in := Evaluated{Op: op}
 		for i, v := range list(t, d, "values") {
-			in.Muts = append(in.Muts, Mut{Key: list(t, d, "keys")[i], Value: []byte(v), TTL: lease.Tick(num(t, d, "ttl"))})
+			in.Muts = append(in.Muts, Mut{Key: list(t, d, "keys")[i], Value: []byte(v), TTL: ticks.Tick(num(t, d, "ttl"))})
 		}
 		return in
 	case "stored":
 		r := s.answer(t, d, arg(t, d, "key"))
 		in := Stored{Call: r.call, Status: status(d)}
 		for range r.keys {
-			in.Stamps = append(in.Stamps, Stamp{uint64(num(t, d, "version")), lease.Tick(num(t, d, "ttl"))})
+			in.Stamps = append(in.Stamps, Stamp{uint64(num(t, d, "version")), ticks.Tick(num(t, d, "ttl"))})
 		}
 		return in
 	case "offered":
@@ -343,7 +344,7 @@ func status(d *datadriven.TestData) Status {
 
 // row is what a read found: value=, version=, ttl=, by= the write, guard=.
 func (s *story) row(t *testing.T, d *datadriven.TestData) Row {
-	r := Row{Exists: d.HasArg("value"), Version: uint64(num(t, d, "version")), TTL: lease.Tick(num(t, d, "ttl"))}
+	r := Row{Exists: d.HasArg("value"), Version: uint64(num(t, d, "version")), TTL: ticks.Tick(num(t, d, "ttl"))}
 	if r.Exists {
 		r.Value = []byte(arg(t, d, "value"))
 	}

@@ -3,7 +3,7 @@ package clink
 import (
 	"slices"
 
-	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // offers are entries of previous owners that came before the guard was in force.
@@ -20,7 +20,7 @@ const (
 
 // offered handles an entry of the previous owner (R19). It keeps the entry until the guard is in
 // force.
-func (p *Pod) offered(now lease.Tick, in Offered, out []Output) []Output {
+func (p *Pod) offered(now ticks.Tick, in Offered, out []Output) []Output {
 	if pc, _ := p.guard(now, in.Key); pc != nil {
 		return p.take(now, pc, in, out)
 	}
@@ -35,7 +35,7 @@ func (o Offered) size() int { return len(o.Key) + len(o.Row.Value) + offerOverhe
 
 // transfer takes the entries that were offered for a piece whose guard was just installed. It also
 // forgets offers of generations older than the piece, because nothing can use them.
-func (p *Pod) transfer(now lease.Tick, pc *piece, out []Output) []Output {
+func (p *Pod) transfer(now ticks.Tick, pc *piece, out []Output) []Output {
 	p.offers.list = slices.DeleteFunc(p.offers.list, func(o Offered) bool {
 		if !pc.rng.Contains(o.Key) || o.After >= pc.gen {
 			return false
@@ -50,7 +50,7 @@ func (p *Pod) transfer(now lease.Tick, pc *piece, out []Output) []Output {
 // take keeps an offered entry if it is certainly the latest state. It was the latest when the
 // previous period ended, because that owner had dropped the keys in flight; and nobody has written
 // it since.
-func (p *Pod) take(now lease.Tick, pc *piece, o Offered, out []Output) []Output {
+func (p *Pod) take(now ticks.Tick, pc *piece, o Offered, out []Output) []Output {
 	switch e, kept := p.entry(o.Key); {
 	case o.After == 0 || o.After != pc.after: // R19: another period lies in between
 	case pc.written[o.Key]: // R19: this pod has written the key since

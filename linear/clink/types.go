@@ -1,6 +1,9 @@
 package clink
 
-import "github.com/freshet-cache/freshet/shard/lease"
+import (
+	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
+)
 
 // Token is an opaque guard. The zero Token is no guard.
 type Token [16]byte
@@ -20,19 +23,19 @@ type Row struct {
 	Value   []byte
 	Version uint64
 	Writer  ID
-	TTL     lease.Tick // remaining TTL when the store answered; 0 if the row does not expire
+	TTL     ticks.Tick // remaining TTL when the store answered; 0 if the row does not expire
 	Guard   Token      // the guard that covered the key
 }
 
 // KeepTTL as the TTL of a Mut keeps the deadline that the row has.
-const KeepTTL lease.Tick = -1
+const KeepTTL ticks.Tick = -1
 
 // Mut is a write to one key.
 type Mut struct {
 	Key    string
 	Delete bool
 	Value  []byte
-	TTL    lease.Tick
+	TTL    ticks.Tick
 	// The machine sets Guard, Check and Expect: the write commits only under Guard and, if Check is
 	// set, only onto version Expect.
 	Guard  Token
@@ -43,7 +46,7 @@ type Mut struct {
 // Stamp describes the row that a committed Mut left.
 type Stamp struct {
 	Version uint64
-	TTL     lease.Tick
+	TTL     ticks.Tick
 }
 
 // Status sorts the answers of a store into yes, no and unknown.
@@ -81,14 +84,14 @@ type Input interface{ input() }
 // interruption.
 type Acquired struct {
 	lease.Lease
-	Until lease.Tick
+	Until ticks.Tick
 	After lease.Gen // the generation whose owner gave the slice up for this lease and may offer entries; 0 if none
 }
 
 // Extended: a lease lasts until Until.
 type Extended struct {
 	Gen   lease.Gen
-	Until lease.Tick
+	Until ticks.Tick
 }
 
 // Revoked: a lease is over for good. The runtime reports it before it acknowledges the recall.
@@ -238,7 +241,7 @@ type Keep struct {
 	Key   string
 	Row   Row
 	Gen   lease.Gen
-	Until lease.Tick
+	Until ticks.Tick
 }
 
 // Drop removes an entry before any later output is carried out.
@@ -258,7 +261,7 @@ type Reply struct {
 	Op      Op
 	Outcome Outcome
 	Row     Row
-	Until   lease.Tick // when the row expires by the node's clock; 0 if never
+	Until   ticks.Tick // when the row expires by the node's clock; 0 if never
 	Stamps  []Stamp
 }
 

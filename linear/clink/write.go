@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // batch is the work that left the queues of its keys: one update, one cross-owner write, one blind
@@ -20,11 +21,11 @@ type batch struct {
 	locked bool // R20
 
 	call   Call
-	sentAt lease.Tick // the latest attempt
-	first  lease.Tick // the first attempt
+	sentAt ticks.Tick // the latest attempt
+	first  ticks.Tick // the first attempt
 
 	rows    []Row        // the rows that an update decides from, in the order of keys
-	until   []lease.Tick // when they expire
+	until   []ticks.Tick // when they expire
 	found   []Row        // the rows read behind the fence, in the order of keys
 	fenced  []bool       // which keys are fenced, in the order of keys
 	tries   int          // fences that had no answer
@@ -53,7 +54,7 @@ func (b *batch) at(key string) int {
 func (b *batch) exposed() bool { return b.state >= sent }
 
 // queued puts a write, an update or a lock into the queues of its keys.
-func (p *Pod) queued(now lease.Tick, o *op, out []Output) []Output {
+func (p *Pod) queued(now ticks.Tick, o *op, out []Output) []Output {
 	for _, name := range o.keys {
 		switch k := p.keys[name]; {
 		case p.owner(now, name) == nil:
@@ -71,7 +72,7 @@ func (p *Pod) queued(now lease.Tick, o *op, out []Output) []Output {
 }
 
 // pumpAll continues whatever can continue at the keys of r.
-func (p *Pod) pumpAll(now lease.Tick, r lease.Range, out []Output) []Output {
+func (p *Pod) pumpAll(now ticks.Tick, r lease.Range, out []Output) []Output {
 	for _, name := range p.active(r) {
 		if k := p.keys[name]; k != nil && k.flight != nil {
 			out = p.resume(now, k.flight, out)
@@ -82,7 +83,7 @@ func (p *Pod) pumpAll(now lease.Tick, r lease.Range, out []Output) []Output {
 }
 
 // pump sends the operation at the head of a key's queue, if it may be sent.
-func (p *Pod) pump(now lease.Tick, name string, out []Output) []Output {
+func (p *Pod) pump(now ticks.Tick, name string, out []Output) []Output {
 	for {
 		k := p.keys[name]
 		if k == nil || k.flight != nil || len(k.queue) == 0 {
@@ -109,7 +110,7 @@ func (p *Pod) pump(now lease.Tick, name string, out []Output) []Output {
 }
 
 // unqueue answers an operation that was never sent. It pumps every key but the first.
-func (p *Pod) unqueue(now lease.Tick, o *op, why Outcome, out []Output) []Output {
+func (p *Pod) unqueue(now ticks.Tick, o *op, why Outcome, out []Output) []Output {
 	for _, name := range o.keys {
 		k := p.keys[name]
 		k.queue = slices.DeleteFunc(k.queue, func(q *op) bool { return q == o })
@@ -124,7 +125,7 @@ func (p *Pod) unqueue(now lease.Tick, o *op, why Outcome, out []Output) []Output
 // depart makes a batch of the operation at the head of a queue. An update, or a write to several
 // keys, is a batch alone. Consecutive blind writes to one key become one batch, of which only the
 // last is sent: all of them take effect, in order, at its commit.
-func (p *Pod) depart(now lease.Tick, o *op, out []Output) []Output {
+func (p *Pod) depart(now ticks.Tick, o *op, out []Output) []Output {
 	b := &batch{keys: o.keys, blind: o.blind, ops: []*op{o}, id: p.name()}
 	if o.blind {
 		q := p.keys[o.keys[0]].queue
@@ -159,7 +160,7 @@ func (b *batch) take() {
 }
 
 // send sends the batch under the guards in force, or leaves it ready if a guard is missing.
-func (p *Pod) send(now lease.Tick, b *batch, out []Output) []Output {
+func (p *Pod) send(now ticks.Tick, b *batch, out []Output) []Output {
 	b.state = ready
 	if !p.holdsAll(now, b) {
 		return p.disown(now, b, out)
@@ -190,12 +191,12 @@ func (p *Pod) send(now lease.Tick, b *batch, out []Output) []Output {
 	return append(out, Store{b.call, b.id, slices.Clone(b.muts)})
 }
 
-func (p *Pod) holdsAll(now lease.Tick, b *batch) bool {
+func (p *Pod) holdsAll(now ticks.Tick, b *batch) bool {
 	return !slices.ContainsFunc(b.gens, func(g lease.Gen) bool { return !p.holds(now, g) })
 }
 
 // stored handles the answer to a Store.
-func (p *Pod) stored(now lease.Tick, in Stored, out []Output) []Output {
+func (p *Pod) stored(now ticks.Tick, in Stored, out []Output) []Output {
 	b, ok := p.calls[in.Call].(*batch)
 	if !ok { // the batch has ended without this answer
 		return out
@@ -216,7 +217,7 @@ func (p *Pod) stored(now lease.Tick, in Stored, out []Output) []Output {
 }
 
 // committed keeps what was written and answers the callers.
-func (p *Pod) committed(now lease.Tick, b *batch, stamps []Stamp, out []Output) []Output {
+func (p *Pod) committed(now ticks.Tick, b *batch, stamps []Stamp, out []Output) []Output {
 	for i, m := range b.muts {
 		gen := b.gens[b.at(m.Key)]
 		switch {
@@ -236,7 +237,7 @@ func (p *Pod) committed(now lease.Tick, b *batch, stamps []Stamp, out []Output) 
 
 // mismatched installs a new guard where the store no longer has the pod's token, and sends the
 // batch again.
-func (p *Pod) mismatched(now lease.Tick, b *batch, out []Output) []Output {
+func (p *Pod) mismatched(now ticks.Tick, b *batch, out []Output) []Output {
 	for _, m := range b.muts {
 		if pc, token := p.guard(now, m.Key); pc != nil && token == m.Guard {
 			out = p.reguard(pc, out)
@@ -246,7 +247,7 @@ func (p *Pod) mismatched(now lease.Tick, b *batch, out []Output) []Output {
 }
 
 // again repeats a batch whose last attempt has certainly failed.
-func (p *Pod) again(now lease.Tick, b *batch, out []Output) []Output {
+func (p *Pod) again(now ticks.Tick, b *batch, out []Output) []Output {
 	b.state = ready
 	switch {
 	case len(b.ops) == 0: // R16
@@ -265,7 +266,7 @@ func (p *Pod) again(now lease.Tick, b *batch, out []Output) []Output {
 // finish answers every caller that still waits and lets the keys continue. A write that was
 // overwritten at once took effect just before the stored version. It gets the odd version below
 // that one, so that nobody takes the stored version for its own.
-func (p *Pod) finish(now lease.Tick, b *batch, r Reply, out []Output) []Output {
+func (p *Pod) finish(now ticks.Tick, b *batch, r Reply, out []Output) []Output {
 	for _, o := range b.ops {
 		own := r
 		own.Op = o.id
@@ -280,7 +281,7 @@ func (p *Pod) finish(now lease.Tick, b *batch, r Reply, out []Output) []Output {
 }
 
 // detach lets the keys of a batch continue without it.
-func (p *Pod) detach(now lease.Tick, b *batch, out []Output) []Output {
+func (p *Pod) detach(now ticks.Tick, b *batch, out []Output) []Output {
 	for _, name := range b.keys {
 		if k := p.keys[name]; k != nil && k.flight == b {
 			k.flight = nil
@@ -293,7 +294,7 @@ func (p *Pod) detach(now lease.Tick, b *batch, out []Output) []Output {
 }
 
 // disown ends a batch that lost a lease, as far as it can be ended (R15).
-func (p *Pod) disown(now lease.Tick, b *batch, out []Output) []Output {
+func (p *Pod) disown(now ticks.Tick, b *batch, out []Output) []Output {
 	switch b.state {
 	case sent: // the answer in flight may still be a yes
 		return p.release(now, b, out)
@@ -307,7 +308,7 @@ func (p *Pod) disown(now lease.Tick, b *batch, out []Output) []Output {
 
 // release lets those keys of a batch continue whose lease is over. At the other keys the batch may
 // still commit, so nothing may overtake it (R12).
-func (p *Pod) release(now lease.Tick, b *batch, out []Output) []Output {
+func (p *Pod) release(now ticks.Tick, b *batch, out []Output) []Output {
 	for i, name := range b.keys {
 		if k := p.keys[name]; k != nil && k.flight == b && !p.holds(now, b.gens[i]) {
 			k.flight = nil
@@ -319,7 +320,7 @@ func (p *Pod) release(now lease.Tick, b *batch, out []Output) []Output {
 
 // abandoned answers a caller whose deadline has passed. A batch that may have been sent continues
 // without it (R16).
-func (p *Pod) abandoned(now lease.Tick, in Abandoned, out []Output) []Output {
+func (p *Pod) abandoned(now ticks.Tick, in Abandoned, out []Output) []Output {
 	o := p.ops[in.Op]
 	gone := func(q *op) bool { return q == o }
 	switch {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // Options configure a Replica.
@@ -38,7 +39,7 @@ type copied struct {
 type load struct {
 	key     string
 	gen     lease.Gen // the generation that it may fill; 0 if none (C5)
-	sent    lease.Tick
+	sent    ticks.Tick
 	waiting []Op // callers that came before it was sent
 	late    []Op // callers that came after it was sent
 }
@@ -53,12 +54,12 @@ func NewReplica(opt Options) *Replica {
 
 // Serves reports whether an entry may be served at now (C6). leased is the end of the lease of its
 // generation, which has not been revoked. until is when the entry expires; 0 means never.
-func Serves(now, leased, until lease.Tick) bool {
+func Serves(now, leased, until ticks.Tick) bool {
 	return now < leased && (until == 0 || now < until)
 }
 
 // Step takes one input and appends the outputs to out.
-func (r *Replica) Step(now lease.Tick, in Input, out []Output) []Output {
+func (r *Replica) Step(now ticks.Tick, in Input, out []Output) []Output {
 	switch in := in.(type) {
 	case Acquired:
 		c := &copied{key: in.Low, primary: in.Group[0]}
@@ -129,7 +130,7 @@ func (r *Replica) received(in Message, out []Output) []Output {
 }
 
 // ask sends one read for all callers in who.
-func (r *Replica) ask(now lease.Tick, key string, who []Op, out []Output) []Output {
+func (r *Replica) ask(now ticks.Tick, key string, who []Op, out []Output) []Output {
 	r.drawn++
 	l := &load{key: key, sent: now, waiting: who}
 	for _, gen := range slices.Sorted(maps.Keys(r.copies)) { // the latest generation counts, if several are left
@@ -144,7 +145,7 @@ func (r *Replica) ask(now lease.Tick, key string, who []Op, out []Output) []Outp
 }
 
 // loaded handles the answer to a read.
-func (r *Replica) loaded(now lease.Tick, in Loaded, out []Output) []Output {
+func (r *Replica) loaded(now ticks.Tick, in Loaded, out []Output) []Output {
 	l := r.loads[in.Call]
 	if l == nil {
 		return out
@@ -175,10 +176,10 @@ func (r *Replica) loaded(now lease.Tick, in Loaded, out []Output) []Output {
 }
 
 // expiry returns when a row must no longer be served, if its read was sent at sent (C7).
-func (r *Replica) expiry(sent, ttl lease.Tick) lease.Tick {
+func (r *Replica) expiry(sent, ttl ticks.Tick) ticks.Tick {
 	if ttl <= 0 {
 		return 0
 	}
 	ttl = min(ttl, 1<<62) // about 146 years: a longer TTL would overflow the clock
-	return max(1, sent+ttl-(ttl/1e6+1)*lease.Tick(2*r.opt.Drift))
+	return max(1, sent+ttl-(ttl/1e6+1)*ticks.Tick(2*r.opt.Drift))
 }

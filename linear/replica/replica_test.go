@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 func TestDefaults(t *testing.T) {
@@ -20,7 +21,7 @@ func TestDefaults(t *testing.T) {
 // TTL counts from when it was asked for, less the drift of both clocks.
 func TestToTheTick(t *testing.T) {
 	for _, c := range []struct {
-		now, leased, until lease.Tick
+		now, leased, until ticks.Tick
 		serves             bool
 	}{{9, 10, 0, true}, {10, 10, 0, false}, {9, 10, 10, true}, {9, 10, 9, false}, {15, 10, 20, false}} {
 		if Serves(c.now, c.leased, c.until) != c.serves {
@@ -28,14 +29,14 @@ func TestToTheTick(t *testing.T) {
 		}
 	}
 	r := NewReplica(Options{Drift: 1000})
-	for _, c := range []struct{ sent, ttl, until lease.Tick }{
+	for _, c := range []struct{ sent, ttl, until ticks.Tick }{
 		{5, 0, 0}, {5, -1, 0}, {5, 1, 1}, {5, 1995, 1}, {5, 1999, 4}, {5, 10_000_000, 5 + 10_000_000 - 22_000}, {5, 1<<63 - 1, 5 + 1<<62 - (1<<62/1_000_000+1)*2000},
 	} {
 		if got := r.expiry(c.sent, c.ttl); got != c.until {
 			t.Errorf("%+v: %d", c, got)
 		}
 	}
-	for now, fills := range map[lease.Tick]bool{7999: true, 8000: false} {
+	for now, fills := range map[ticks.Tick]bool{7999: true, 8000: false} {
 		r := replica(1)
 		r.Step(0, Read{1, "k"}, nil)
 		outs := r.Step(now, Loaded{1, Row{TTL: 8400}, true}, nil)

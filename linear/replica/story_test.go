@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // TestStories runs testdata/*.txt: one primary, p, and any replicas, whose messages wait
@@ -21,7 +22,7 @@ func TestStories(t *testing.T) {
 }
 
 type story struct {
-	now      lease.Tick
+	now      ticks.Tick
 	primary  *Primary
 	replicas map[string]*Replica
 	mail     []letter
@@ -35,7 +36,7 @@ type letter struct {
 
 func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	if d.HasArg("at") {
-		s.now = lease.Tick(num(t, d, "at")) * 1e6
+		s.now = ticks.Tick(num(t, d, "at")) * 1e6
 	}
 	who := "p"
 	if len(d.CmdArgs) > 0 && len(d.CmdArgs[0].Vals) == 0 && d.CmdArgs[0].Key[0] == 'r' {
@@ -103,7 +104,7 @@ func (s *story) step(who string, in Input) string {
 
 func (s *story) input(t *testing.T, d *datadriven.TestData, who string) Input {
 	gen, call := lease.Gen(num(t, d, "gen")), Call(num(t, d, "call"))
-	row := Row{Exists: d.HasArg("value"), Value: []byte(arg(t, d, "value")), Version: uint64(num(t, d, "version")), TTL: lease.Tick(num(t, d, "ttl")) * 1e6}
+	row := Row{Exists: d.HasArg("value"), Value: []byte(arg(t, d, "value")), Version: uint64(num(t, d, "version")), TTL: ticks.Tick(num(t, d, "ttl")) * 1e6}
 	switch d.Cmd {
 	case "acquired":
 		in := Acquired{Lease: lease.Lease{Range: lease.Point(arg(t, d, "key")), Gen: gen}}

@@ -1,6 +1,9 @@
 package replica
 
-import "github.com/freshet-cache/freshet/shard/lease"
+import (
+	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
+)
 
 // Call names a request to the store. A primary uses the calls of its pod; a replica makes its own.
 type Call uint64
@@ -13,7 +16,7 @@ type Row struct {
 	Exists  bool
 	Value   []byte
 	Version uint64
-	TTL     lease.Tick // remaining TTL when the store answered; 0 if the row does not expire
+	TTL     ticks.Tick // remaining TTL when the store answered; 0 if the row does not expire
 }
 
 // Message is a message between members of a group. It may be lost, repeated, or overtaken by a
@@ -158,7 +161,7 @@ type Keep struct {
 	Key   string
 	Row   Row
 	Gen   lease.Gen
-	Until lease.Tick
+	Until ticks.Tick
 }
 
 // Drop removes an entry before any later output is carried out.
@@ -168,7 +171,7 @@ type Drop struct{ Key string }
 type Reply struct {
 	Op    Op
 	Row   Row
-	Until lease.Tick // when the row expires by the node's clock; 0 if never
+	Until ticks.Tick // when the row expires by the node's clock; 0 if never
 	OK    bool
 }
 

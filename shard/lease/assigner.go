@@ -3,17 +3,19 @@ package lease
 import (
 	"maps"
 	"slices"
+
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // AssignerOptions are the same for every assigner of a cluster.
 type AssignerOptions struct {
 	// Length is the length of a lease. Default 10 s. A longer lease survives a longer silence of
 	// the assigner; a shorter one frees the keys of a dead node sooner.
-	Length Tick
+	Length ticks.Tick
 	// Drift bounds how much any clock may run fast or slow, in millionths. Default 200.
 	Drift int64
 	// Silence is how long a node may be silent before it gets no more slices. Default Length.
-	Silence Tick
+	Silence ticks.Tick
 	// First are the points at which the key space of a new cluster is cut. Default none: the load
 	// decides later.
 	First   []string
@@ -49,9 +51,9 @@ func (o *AssignerOptions) defaults() {
 type Assigner struct {
 	opt     AssignerOptions
 	term    uint64
-	led     Tick // the leadership holds before this
+	led     ticks.Tick // the leadership holds before this
 	gen     Gen
-	longest Tick
+	longest ticks.Tick
 	table   uint64
 	slices  []slice
 	nodes   map[string]member
@@ -64,23 +66,23 @@ type Assigner struct {
 type slice struct {
 	Lease
 	Node, Addr, Host string
-	until            Tick // no lease granted so far lasts beyond it (A1)
-	recalled         bool // the lease is recalled; the slice goes to next
+	until            ticks.Tick // no lease granted so far lasts beyond it (A1)
+	recalled         bool       // the lease is recalled; the slice goes to next
 	next             string
 	rev              uint64
 	load             Load
-	after            Gen  // the generation whose owner gave the slice up for this one; 0 if none
-	gave             bool // its owner has acknowledged the recall
-	fresh            bool // cut or joined, and not granted to its owner yet (A8)
-	apart            Tick // the slice was cut, and is not joined again before
-	stays            Tick // the slice moved with its entries, and is not moved for balance before
+	after            Gen        // the generation whose owner gave the slice up for this one; 0 if none
+	gave             bool       // its owner has acknowledged the recall
+	fresh            bool       // cut or joined, and not granted to its owner yet (A8)
+	apart            ticks.Tick // the slice was cut, and is not joined again before
+	stays            ticks.Tick // the slice moved with its entries, and is not moved for balance before
 	crew
 }
 
 // member is a node that has asked for leases.
 type member struct {
 	addr, host string
-	seen       Tick
+	seen       ticks.Tick
 	leaving    bool
 	done       bool   // the node holds nothing, and never will (A11)
 	groups     bool   // the node can be a member of a group
@@ -117,7 +119,7 @@ func NewAssigner(opt AssignerOptions) *Assigner {
 // Elected makes the assigner the leader of term until the tick led. state is what its predecessor
 // saved. The predecessor may have granted leases for as long as slack since. Every node on a host
 // in gone is known to be dead, so its leases have ended.
-func (a *Assigner) Elected(now Tick, term uint64, led, slack Tick, state State, gone []string, out []AssignerOutput) []AssignerOutput {
+func (a *Assigner) Elected(now ticks.Tick, term uint64, led, slack ticks.Tick, state State, gone []string, out []AssignerOutput) []AssignerOutput {
 	a.term, a.led = term, led
 	a.gen, a.table, a.longest = state.Gen, state.Table, max(state.Longest, a.opt.Length)
 	a.nodes = map[string]member{}
@@ -129,7 +131,7 @@ func (a *Assigner) Elected(now Tick, term uint64, led, slack Tick, state State, 
 			s.rev = a.rev // the next leader must know of the longer leases
 		}
 		s.crew = manned(h)
-		wait := now + Lengthen(a.longest+slack, a.opt.Drift)
+		wait := now + ticks.Lengthen(a.longest+slack, a.opt.Drift)
 		if !slices.Contains(gone, h.Host) {
 			s.until = wait // A5
 		}
@@ -150,7 +152,7 @@ func (a *Assigner) Elected(now Tick, term uint64, led, slack Tick, state State, 
 }
 
 // Led extends the leadership of term.
-func (a *Assigner) Led(term uint64, led Tick) {
+func (a *Assigner) Led(term uint64, led ticks.Tick) {
 	if term == a.term {
 		a.led = max(a.led, led)
 	}
@@ -160,7 +162,7 @@ func (a *Assigner) Led(term uint64, led Tick) {
 func (a *Assigner) Deposed() { a.term, a.led = 0, 0 }
 
 // Leads reports whether the assigner may grant at now.
-func (a *Assigner) Leads(now Tick) bool { return a.term != 0 && now < a.led } // A4
+func (a *Assigner) Leads(now ticks.Tick) bool { return a.term != 0 && now < a.led } // A4
 
 // Unsaved reports that a Save had no answer, or failed for a while: its state may be stored or not.
 // The output is a Save of the newest state (A10).
@@ -185,7 +187,7 @@ func (a *Assigner) Refused(term, rev uint64, bytes int) {
 
 // Saved answers Save. If ok is false, another term is newer. Unsaved answers a save of unknown
 // outcome, and Refused one that can never succeed.
-func (a *Assigner) Saved(now Tick, term, rev uint64, ok bool, out []AssignerOutput) []AssignerOutput {
+func (a *Assigner) Saved(now ticks.Tick, term, rev uint64, ok bool, out []AssignerOutput) []AssignerOutput {
 	if term != a.term || rev != a.saving {
 		return out
 	}
@@ -217,7 +219,7 @@ func (a *Assigner) Saved(now Tick, term, rev uint64, ok bool, out []AssignerOutp
 }
 
 // Renewed handles the renewal of a node and answers it with a Grant.
-func (a *Assigner) Renewed(now Tick, in Renew, out []AssignerOutput) []AssignerOutput {
+func (a *Assigner) Renewed(now ticks.Tick, in Renew, out []AssignerOutput) []AssignerOutput {
 	if !a.Leads(now) {
 		return out
 	}
@@ -236,7 +238,7 @@ func (a *Assigner) Renewed(now Tick, in Renew, out []AssignerOutput) []AssignerO
 
 // grant answers the last renewal of a node, perhaps once more. The leases in it count from when
 // that renewal was sent, so a grant may be repeated whenever there is news.
-func (a *Assigner) grant(now Tick, node string, out []AssignerOutput) []AssignerOutput {
+func (a *Assigner) grant(now ticks.Tick, node string, out []AssignerOutput) []AssignerOutput {
 	m := a.nodes[node]
 	g := Grant{Node: node, Term: a.term, Seq: m.seq, Length: a.opt.Length}
 	var groups []Group
@@ -250,7 +252,7 @@ func (a *Assigner) grant(now Tick, node string, out []AssignerOutput) []Assigner
 		case s.rev > a.saved: // A3
 		default:
 			s.fresh = s.fresh && s.Node != node
-			*until = max(*until, now+Lengthen(a.opt.Length, a.opt.Drift)) // A1
+			*until = max(*until, now+ticks.Lengthen(a.opt.Length, a.opt.Drift)) // A1
 			g.Leases = append(g.Leases, s.Lease)
 			g.After = append(g.After, after)
 			groups = append(groups, s.group())
@@ -267,7 +269,7 @@ func (a *Assigner) grant(now Tick, node string, out []AssignerOutput) []Assigner
 }
 
 // GaveUp handles the acknowledgement of a node.
-func (a *Assigner) GaveUp(now Tick, in Gave, out []AssignerOutput) []AssignerOutput {
+func (a *Assigner) GaveUp(now ticks.Tick, in Gave, out []AssignerOutput) []AssignerOutput {
 	if !a.Leads(now) {
 		return out
 	}
@@ -290,7 +292,7 @@ func (a *Assigner) GaveUp(now Tick, in Gave, out []AssignerOutput) []AssignerOut
 }
 
 // Beat repeats recalls, assigns slices whose leases have ended, and balances the load.
-func (a *Assigner) Beat(now Tick, out []AssignerOutput) []AssignerOutput {
+func (a *Assigner) Beat(now ticks.Tick, out []AssignerOutput) []AssignerOutput {
 	if !a.Leads(now) {
 		return out
 	}
@@ -302,13 +304,13 @@ func (a *Assigner) Beat(now Tick, out []AssignerOutput) []AssignerOutput {
 }
 
 // Gone reports that a node is certainly dead, because its process was seen to end.
-func (a *Assigner) Gone(now Tick, node string, out []AssignerOutput) []AssignerOutput {
+func (a *Assigner) Gone(now ticks.Tick, node string, out []AssignerOutput) []AssignerOutput {
 	delete(a.nodes, node)
 	return a.over(now, node, out)
 }
 
 // over ends the leases of a node that certainly holds none any more.
-func (a *Assigner) over(now Tick, node string, out []AssignerOutput) []AssignerOutput {
+func (a *Assigner) over(now ticks.Tick, node string, out []AssignerOutput) []AssignerOutput {
 	for i := range a.slices {
 		if until, _ := a.slices[i].holds(node); until != nil {
 			*until = min(*until, now)
@@ -318,7 +320,7 @@ func (a *Assigner) over(now Tick, node string, out []AssignerOutput) []AssignerO
 }
 
 // assign gives every slice that is free, or whose lease has certainly ended, to a living node.
-func (a *Assigner) assign(now Tick, out []AssignerOutput) []AssignerOutput {
+func (a *Assigner) assign(now ticks.Tick, out []AssignerOutput) []AssignerOutput {
 	for i := range a.slices {
 		s := &a.slices[i]
 		switch {
@@ -341,7 +343,7 @@ func (a *Assigner) assign(now Tick, out []AssignerOutput) []AssignerOutput {
 
 // hand gives s, which no node holds, to a node under a new generation. If that node is gone or
 // leaving, the slice has no owner until assign finds another.
-func (a *Assigner) hand(now Tick, s *slice, to string) {
+func (a *Assigner) hand(now ticks.Tick, s *slice, to string) {
 	after := s.Gen
 	if !s.gave {
 		after = 0
@@ -362,7 +364,7 @@ func (a *Assigner) hand(now Tick, s *slice, to string) {
 }
 
 // recall asks for the leases of slices that are to move.
-func (a *Assigner) recall(now Tick, out []AssignerOutput) []AssignerOutput {
+func (a *Assigner) recall(now ticks.Tick, out []AssignerOutput) []AssignerOutput {
 	by, next := map[string][]Lease{}, map[string][]string{}
 	for _, s := range a.slices {
 		if !s.recalled || s.fresh && a.alive(now, s.Node) { // A8
@@ -424,7 +426,7 @@ func (a *Assigner) Released(node string) bool {
 }
 
 // alive reports whether the assigner has heard of node within Silence.
-func (a *Assigner) alive(now Tick, node string) bool {
+func (a *Assigner) alive(now ticks.Tick, node string) bool {
 	m, ok := a.nodes[node]
 	return ok && !m.done && now-m.seen <= a.opt.Silence
 }

@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // leading is an assigner that leads until 1000, whose nodes were heard of at 0, and whose
@@ -39,13 +41,15 @@ func leading(t *testing.T, opt AssignerOptions, owners ...string) *Assigner {
 // Who does not lead, or leads no more, says nothing: to nobody, and of nothing.
 func TestWhoDoesNotLeadIsSilent(t *testing.T) {
 	before := []AssignerOutput{SendRecall{}}
-	steps := map[string]func(a *Assigner, now Tick) []AssignerOutput{
-		"renewed": func(a *Assigner, now Tick) []AssignerOutput { return a.Renewed(now, Renew{Node: "n2", Seq: 2}, before) },
-		"gave up": func(a *Assigner, now Tick) []AssignerOutput { return a.GaveUp(now, Gave{"n1", []Gen{1}}, before) },
-		"beat":    func(a *Assigner, now Tick) []AssignerOutput { return a.Beat(now, before) },
+	steps := map[string]func(a *Assigner, now ticks.Tick) []AssignerOutput{
+		"renewed": func(a *Assigner, now ticks.Tick) []AssignerOutput {
+			return a.Renewed(now, Renew{Node: "n2", Seq: 2}, before)
+		},
+		"gave up": func(a *Assigner, now ticks.Tick) []AssignerOutput { return a.GaveUp(now, Gave{"n1", []Gen{1}}, before) },
+		"beat":    func(a *Assigner, now ticks.Tick) []AssignerOutput { return a.Beat(now, before) },
 	}
 	for name, step := range steps {
-		for now, leads := range map[Tick]bool{99: true, 100: false} {
+		for now, leads := range map[ticks.Tick]bool{99: true, 100: false} {
 			a := leading(t, AssignerOptions{}, "n1", "n1", "n1")
 			a.led = 100
 			a.Move("a", "n1")
@@ -139,12 +143,12 @@ func TestNewLeaderWaitsForWhoMayLive(t *testing.T) {
 		{Lease: Lease{Point("k"), 2}, Node: "n2", Host: "h2", Copies: []GroupMember{{Node: "n1", Host: "dead"}, {Node: "n3", Host: "h3"}}, Want: 2},
 		{Lease: Lease{Range{"k\x00", ""}, 3}, Node: "n3", Host: "h3"},
 	}}
-	for _, length := range []Tick{2_000_000, 5_000_000, 9_000_000} {
+	for _, length := range []ticks.Tick{2_000_000, 5_000_000, 9_000_000} {
 		a := NewAssigner(AssignerOptions{Length: length, Drift: 100})
 		out := a.Elected(50, 7, 1e9, 1_000_000, st, []string{"dead"}, nil)
-		end := 50 + Lengthen(max(length, 5_000_000)+1_000_000, 100)
-		got := []Tick{a.slices[0].until, a.slices[1].until, a.slices[1].copies[0].until, a.slices[1].copies[1].until, a.slices[2].until}
-		if want := []Tick{0, end, 0, end, end}; !slices.Equal(got, want) {
+		end := 50 + ticks.Lengthen(max(length, 5_000_000)+1_000_000, 100)
+		got := []ticks.Tick{a.slices[0].until, a.slices[1].until, a.slices[1].copies[0].until, a.slices[1].copies[1].until, a.slices[2].until}
+		if want := []ticks.Tick{0, end, 0, end, end}; !slices.Equal(got, want) {
 			t.Errorf("leases of %d are over at %v, want %v", length, got, want)
 		}
 		if out[0].(Save).State.Longest != max(length, 5_000_000) {
@@ -187,7 +191,7 @@ func TestOthersCannotGiveUp(t *testing.T) {
 
 // A node is given nothing once it was silent for longer than it may be, to the tick.
 func TestSilenceToTheTick(t *testing.T) {
-	for now, alive := range map[Tick]bool{70: true, 71: false} {
+	for now, alive := range map[ticks.Tick]bool{70: true, 71: false} {
 		a := leading(t, AssignerOptions{Silence: 70}, "n1", "n2")
 		if got := slices.Equal(a.living(now), []string{"n1", "n2"}); got != alive {
 			t.Errorf("at %d: living %v", now, a.living(now))
@@ -195,7 +199,7 @@ func TestSilenceToTheTick(t *testing.T) {
 	}
 	a := leading(t, AssignerOptions{Silence: 70}, "n1", "n2")
 	a.Renewed(60, Renew{Node: "n2", Addr: "at-n2", Seq: 2}, nil)
-	for _, now := range []Tick{100, 101} { // n1 is silent, and its lease over only now
+	for _, now := range []ticks.Tick{100, 101} { // n1 is silent, and its lease over only now
 		if a.Beat(now, nil); (a.slices[0].Node == "n2") != (now == 101) {
 			t.Errorf("at %d: %s", now, a.show(now))
 		}
@@ -206,7 +210,7 @@ func TestSilenceToTheTick(t *testing.T) {
 // and a shorter one that is granted later takes nothing away.
 func TestTheBookIsNotShortened(t *testing.T) {
 	a := leading(t, AssignerOptions{}, "n1")
-	for now, want := range map[Tick]Tick{0: 101, 10: 111} {
+	for now, want := range map[ticks.Tick]ticks.Tick{0: 101, 10: 111} {
 		a.slices[0].until = 0
 		if a.Renewed(now, Renew{Node: "n1", Seq: 2}, nil); a.slices[0].until != want {
 			t.Errorf("a lease granted at %d is over at %d", now, a.slices[0].until)

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // Balance says how eagerly slices are cut, joined and moved.
@@ -45,12 +47,12 @@ func (b *Balance) defaults() {
 
 // budget counts the load moved in the current minute.
 type budget struct {
-	start Tick
+	start ticks.Tick
 	moved uint64
 }
 
 const (
-	minute   = Tick(60e9)
+	minute   = ticks.Tick(60e9)
 	maxMoves = 16 // recalls begun in one beat
 )
 
@@ -72,7 +74,7 @@ func (a *Assigner) report(node string, loads []Load) {
 
 // balance cuts a hot slice, moves the slices of leaving nodes, replicates hot keys, evens out the
 // load, and joins cold slices.
-func (a *Assigner) balance(now Tick) {
+func (a *Assigner) balance(now ticks.Tick) {
 	nodes := a.living(now)
 	if len(nodes) == 0 {
 		return
@@ -85,7 +87,7 @@ func (a *Assigner) balance(now Tick) {
 }
 
 // living returns the nodes that may get slices, sorted.
-func (a *Assigner) living(now Tick) (out []string) {
+func (a *Assigner) living(now ticks.Tick) (out []string) {
 	for _, name := range slices.Sorted(maps.Keys(a.nodes)) {
 		if a.alive(now, name) && !a.nodes[name].leaving {
 			out = append(out, name)
@@ -97,7 +99,7 @@ func (a *Assigner) living(now Tick) (out []string) {
 // split cuts the busiest slice that is above the threshold or has a key too hot for one node. It
 // cuts around that key, or around one that makes up most of the load; otherwise at the middle of
 // the sample.
-func (a *Assigner) split(now Tick, most int) {
+func (a *Assigner) split(now ticks.Tick, most int) {
 	best := -1
 	for i, s := range a.slices {
 		if !s.recalled && s.Node != "" && (s.load.Rate >= a.opt.Balance.SplitRate || a.tooHot(s)) && s.Range != Point(s.Low) &&
@@ -148,7 +150,7 @@ func separator(low, high string) string {
 
 // Cut cuts slices at the points. Nothing changes hands. It reports false, and does nothing, if
 // there would be too many slices, or if their bounds would take too many bytes (A9).
-func (a *Assigner) Cut(now Tick, points []string) bool {
+func (a *Assigner) Cut(now ticks.Tick, points []string) bool {
 	points = slices.Sorted(slices.Values(points))
 	if !a.room(points) {
 		return false
@@ -221,7 +223,7 @@ func share(l Load, r Range, n int) Load {
 }
 
 // relieve moves the slices of nodes that leave.
-func (a *Assigner) relieve(now Tick) {
+func (a *Assigner) relieve(now ticks.Tick) {
 	for i := range a.slices {
 		s := &a.slices[i]
 		if s.Node == "" || s.recalled || !a.nodes[s.Node].leaving {
@@ -236,7 +238,7 @@ func (a *Assigner) relieve(now Tick) {
 // even moves slices from the busiest node to the least busy one, as long as it helps and the churn
 // budget lasts. A slice that moved lately stays, because a second move at once would lose the
 // entries that are being transferred.
-func (a *Assigner) even(now Tick, nodes []string) {
+func (a *Assigner) even(now ticks.Tick, nodes []string) {
 	if now-a.budget.start >= minute {
 		a.budget = budget{start: now}
 	}
@@ -310,7 +312,7 @@ func (a *Assigner) rate() (sum uint64) {
 
 // merge joins the first two cold neighbours of one node. It leaves the cuts in First, and recent
 // cuts, because an operator who cuts wants to move a part.
-func (a *Assigner) merge(now Tick) {
+func (a *Assigner) merge(now ticks.Tick) {
 	cold := a.opt.Balance.SplitRate / 10
 	for i := 0; i+1 < len(a.slices); i++ {
 		s, t := a.slices[i], a.slices[i+1]
@@ -358,7 +360,7 @@ func (a *Assigner) Move(key, to string) bool {
 }
 
 // lightest returns the living node with the least weight, or "" if there is none.
-func (a *Assigner) lightest(now Tick) string {
+func (a *Assigner) lightest(now ticks.Tick) string {
 	nodes := a.living(now)
 	weight, _ := a.weights(nodes)
 	best := ""

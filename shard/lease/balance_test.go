@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // points are where the slices begin, but for the first.
@@ -222,9 +224,9 @@ func TestChurnIsBoundedByTheMinute(t *testing.T) {
 		}
 		return n
 	}
-	start := Tick(0)
+	start := ticks.Tick(0)
 	for i, c := range []struct {
-		at    Tick
+		at    ticks.Tick
 		moved int
 	}{{1, 2}, {2, 2}, {minute - 1, 2}, {minute, 4}, {minute + 1, 4}, {2*minute - 1, 4}, {2 * minute, 6}} { // 10 % of 1000 a minute
 		if a.even(start+c.at, []string{"n1", "n2"}); moved() != c.moved {

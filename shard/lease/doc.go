@@ -82,10 +82,6 @@
 //	it is not answered. Why: the slices would take no writes until their leases end.
 package lease
 
-// Tick is a reading of a monotonic clock, or a span of one, in nanoseconds. A
-// Tick means something only to the clock it was read from.
-type Tick int64
-
 // Gen is the generation of a lease: larger for every later lease of a key, and
 // never used for another range, owner or group.
 type Gen uint64

@@ -3,6 +3,8 @@ package lease
 import (
 	"cmp"
 	"slices"
+
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // crew is the part of a slice that concerns replicas. Only slices of one key have any.
@@ -15,7 +17,7 @@ type crew struct {
 // copied is a replica and what is known about its lease.
 type copied struct {
 	GroupMember
-	until Tick // no lease granted to this member lasts beyond it (A1)
+	until ticks.Tick // no lease granted to this member lasts beyond it (A1)
 	rate  uint64
 	heard bool // the member has reported a rate
 }
@@ -47,7 +49,7 @@ func (s *slice) group() Group {
 
 // holds returns the end of a node's lease of s, and the generation whose entries the node may take
 // over. It returns nil if the node has no lease of s.
-func (s *slice) holds(node string) (*Tick, Gen) {
+func (s *slice) holds(node string) (*ticks.Tick, Gen) {
 	if s.Node == node {
 		return &s.until, s.after
 	}
@@ -60,7 +62,7 @@ func (s *slice) holds(node string) (*Tick, Gen) {
 }
 
 // alone reports whether no replica can hold a lease of s any more.
-func (s *slice) alone(now Tick) bool {
+func (s *slice) alone(now ticks.Tick) bool {
 	return !slices.ContainsFunc(s.copies, func(c copied) bool { return now < c.until }) // A6
 }
 
@@ -88,7 +90,7 @@ func (s *slice) demand() uint64 {
 // Replicate sets the number of replicas of key to n, whatever its load. With 0 the load decides
 // again. The key gets a slice of its own. Replicate reports false if the slice is moving, so that
 // the caller should ask again, or if there is no room for another slice (A9).
-func (a *Assigner) Replicate(now Tick, key string, n int) bool {
+func (a *Assigner) Replicate(now ticks.Tick, key string, n int) bool {
 	i := slices.IndexFunc(a.slices, func(s slice) bool { return s.Contains(key) })
 	switch {
 	case i < 0 || n < 0 || n > a.opt.Balance.MaxReplicas:
@@ -111,11 +113,11 @@ func (a *Assigner) Replicate(now Tick, key string, n int) bool {
 }
 
 // Unreplicate withdraws Replicate: the load decides again.
-func (a *Assigner) Unreplicate(now Tick, key string) bool { return a.Replicate(now, key, 0) }
+func (a *Assigner) Unreplicate(now ticks.Tick, key string) bool { return a.Replicate(now, key, 0) }
 
 // replicate lets the load decide how many replicas a key should have. It recalls the leases of
 // groups that have other members than they should (A7).
-func (a *Assigner) replicate(now Tick) {
+func (a *Assigner) replicate(now ticks.Tick) {
 	for i := range a.slices {
 		s := &a.slices[i]
 		a.heed(s)
@@ -150,7 +152,7 @@ func (a *Assigner) heed(s *slice) {
 
 // muster returns the replicas that s should have. Present ones stay unless they leave, or are
 // silent and their lease has ended; then come the least busy other nodes.
-func (a *Assigner) muster(now Tick, s *slice) (out []copied) {
+func (a *Assigner) muster(now ticks.Tick, s *slice) (out []copied) {
 	fit := func(node string) bool { return a.alive(now, node) && a.nodes[node].groups && !a.nodes[node].leaving }
 	if s.want == 0 || !fit(s.Node) {
 		return nil

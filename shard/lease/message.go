@@ -1,5 +1,7 @@
 package lease
 
+import "github.com/freshet-cache/freshet/ticks"
+
 // Renew asks for leases. A node sends it at every beat. With it a node also joins, reports its
 // load, and leaves.
 type Renew struct {
@@ -36,7 +38,7 @@ type Grant struct {
 	Node   string
 	Term   uint64
 	Seq    uint64
-	Length Tick
+	Length ticks.Tick
 	Leases []Lease
 	After  []Gen   // in the order of Leases: the generation whose owner gave the slice up for this one; 0 if none
 	Groups []Group // in the order of Leases; nil if the node shares none of them
@@ -112,10 +114,10 @@ func (t *Table) Find(key string) (Route, bool) {
 
 // State is what the next leader must know. The coordinator keeps it.
 type State struct {
-	Gen     Gen    // the highest generation used
-	Table   uint64 // the highest table version used
-	Longest Tick   // the longest lease ever granted
-	Slices  []Held // sorted; together they cover every key
+	Gen     Gen        // the highest generation used
+	Table   uint64     // the highest table version used
+	Longest ticks.Tick // the longest lease ever granted
+	Slices  []Held     // sorted; together they cover every key
 }
 
 // Held is one slice of a State.

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // NodeOptions describe one incarnation of a node.
@@ -23,7 +25,7 @@ type NodeOptions struct {
 type Node struct {
 	opt     NodeOptions
 	seq     uint64
-	sent    map[uint64]Tick // when the last renewals were sent, for N1
+	sent    map[uint64]ticks.Tick // when the last renewals were sent, for N1
 	held    map[Gen]term
 	floor   []floor // the highest generation given up, by range (N3)
 	gave    map[Gen]uint64
@@ -35,7 +37,7 @@ type Node struct {
 // term is a lease as the node holds it.
 type term struct {
 	Range Range
-	Until Tick
+	Until ticks.Tick
 }
 
 // floor says that the node accepts no generation up to Gen for keys of Range (N3).
@@ -63,7 +65,7 @@ type SendGave struct{ Gave }
 // only the first of the group owns it; the others may read.
 type Acquire struct {
 	Lease
-	Until Tick
+	Until ticks.Tick
 	After Gen // the generation whose owner gave the range up and may offer its entries; 0 if none
 	Group Group
 }
@@ -71,7 +73,7 @@ type Acquire struct {
 // Extend moves the end of a handle. The ownership was not interrupted.
 type Extend struct {
 	Gen   Gen
-	Until Tick
+	Until ticks.Tick
 }
 
 // Revoke ends a handle at once and for good. If it was recalled for another node, Range is the part
@@ -95,11 +97,11 @@ func (Routes) nodeOutput()    {}
 
 // NewNode returns an incarnation that holds nothing.
 func NewNode(opt NodeOptions) *Node {
-	return &Node{opt: opt, sent: map[uint64]Tick{}, held: map[Gen]term{}, gave: map[Gen]uint64{}}
+	return &Node{opt: opt, sent: map[uint64]ticks.Tick{}, held: map[Gen]term{}, gave: map[Gen]uint64{}}
 }
 
 // Beat gives up leases that have lapsed, and asks for a renewal, which carries loads.
-func (n *Node) Beat(now Tick, loads []Load, out []NodeOutput) []NodeOutput {
+func (n *Node) Beat(now ticks.Tick, loads []Load, out []NodeOutput) []NodeOutput {
 	for _, g := range slices.Sorted(maps.Keys(n.held)) {
 		if h, ok := n.held[g]; ok && now >= h.Until { // N6
 			out = n.giveUp(Lease{h.Range, g}, out)
@@ -120,7 +122,7 @@ func (n *Node) Beat(now Tick, loads []Load, out []NodeOutput) []NodeOutput {
 }
 
 // Granted handles the answer to a renewal.
-func (n *Node) Granted(now Tick, in Grant, out []NodeOutput) []NodeOutput {
+func (n *Node) Granted(now ticks.Tick, in Grant, out []NodeOutput) []NodeOutput {
 	sent, ok := n.sent[in.Seq]
 	if in.Node != n.opt.Node || !ok || n.done { // N5, N9
 		return out
@@ -130,7 +132,7 @@ func (n *Node) Granted(now Tick, in Grant, out []NodeOutput) []NodeOutput {
 			delete(n.gave, g)
 		}
 	}
-	until := sent + Shorten(in.Length, n.opt.Drift) // N1, N2
+	until := sent + ticks.Shorten(in.Length, n.opt.Drift) // N1, N2
 	had := len(n.held)
 	for i, l := range in.Leases {
 		h, held := n.held[l.Gen]
@@ -168,7 +170,7 @@ func (n *Node) Granted(now Tick, in Grant, out []NodeOutput) []NodeOutput {
 }
 
 // shed ends leases whose keys are all held under newer ones (N8).
-func (n *Node) shed(now Tick, out []NodeOutput) []NodeOutput {
+func (n *Node) shed(now ticks.Tick, out []NodeOutput) []NodeOutput {
 	gens := slices.Sorted(maps.Keys(n.held))
 	for i, g := range gens {
 		old := n.held[g].Range
@@ -197,7 +199,7 @@ func group(in Grant, i int) Group {
 
 // Recalled gives leases up and acknowledges the recall. It does so even for leases that the node
 // does not know: from then on it never accepts them.
-func (n *Node) Recalled(_ Tick, in Recall, out []NodeOutput) []NodeOutput {
+func (n *Node) Recalled(_ ticks.Tick, in Recall, out []NodeOutput) []NodeOutput {
 	if in.Node != n.opt.Node { // N5
 		return out
 	}
@@ -341,11 +343,3 @@ func minus(r, s Range) (out []Range) {
 	}
 	return out
 }
-
-// Shorten returns how long a lease of length d may be used by a clock that may run slow by drift
-// millionths.
-func Shorten(d Tick, drift int64) Tick { return d - Tick((int64(d)/1e6+1)*drift) }
-
-// Lengthen returns how long to wait until a lease of length d has certainly ended, by a clock that
-// may run fast by drift millionths.
-func Lengthen(d Tick, drift int64) Tick { return d + Tick((int64(d)/1e6+1)*drift) }

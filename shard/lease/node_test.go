@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // nodeWith is a node that holds leases, each until 100, by the renewal it sent at 0.
@@ -25,7 +27,7 @@ func wants(t *testing.T, what string, got []NodeOutput, want ...NodeOutput) {
 // brings it, and for one that would extend it.
 func TestEndsToTheTick(t *testing.T) {
 	l := Lease{Range{"a", "c"}, 5}
-	for now, over := range map[Tick]bool{99: false, 100: true, 101: true} {
+	for now, over := range map[ticks.Tick]bool{99: false, 100: true, 101: true} {
 		n := nodeWith(l)
 		out := n.Beat(now, nil, nil)
 		if over {
@@ -63,8 +65,8 @@ func TestEndsToTheTick(t *testing.T) {
 // The drift of the node's clock shortens what it is granted, by a part of every started
 // million ticks.
 func TestDriftBothWays(t *testing.T) {
-	for _, c := range []struct{ length, short, long Tick }{{999_999, 999_799, 1_000_199}, {1_000_000, 999_600, 1_000_400}, {10_000_000, 9_997_800, 10_002_200}} {
-		if s, l := Shorten(c.length, 200), Lengthen(c.length, 200); s != c.short || l != c.long {
+	for _, c := range []struct{ length, short, long ticks.Tick }{{999_999, 999_799, 1_000_199}, {1_000_000, 999_600, 1_000_400}, {10_000_000, 9_997_800, 10_002_200}} {
+		if s, l := ticks.Shorten(c.length, 200), ticks.Lengthen(c.length, 200); s != c.short || l != c.long {
 			t.Errorf("%d becomes %d and %d, want %d and %d", c.length, s, l, c.short, c.long)
 		}
 	}
@@ -73,7 +75,7 @@ func TestDriftBothWays(t *testing.T) {
 // The answer to a renewal counts from when that was sent, as long as it is remembered.
 func TestOldRenewalsAreForgotten(t *testing.T) {
 	n := NewNode(NodeOptions{Node: "n"})
-	for i := range Tick(maxSent + 10) {
+	for i := range ticks.Tick(maxSent + 10) {
 		n.Beat(i, nil, nil)
 		n.Check()
 	}

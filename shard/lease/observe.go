@@ -1,9 +1,11 @@
 package lease
 
+import "github.com/freshet-cache/freshet/ticks"
+
 // Ending says how many slices a node owns, and when the last of their leases ends.
 type Ending struct {
 	Slices int
-	Last   Tick
+	Last   ticks.Tick
 }
 
 // Endings returns an Ending for each node, by incarnation. The empty name has the slices without an

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
+
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // TestStories runs testdata/*.txt: nodes and assigners, whose messages wait until
@@ -20,7 +22,7 @@ func TestStories(t *testing.T) {
 }
 
 type story struct {
-	now       Tick
+	now       ticks.Tick
 	nodes     map[string]*Node
 	assigners map[string]*Assigner
 	mail      []letter
@@ -35,11 +37,11 @@ type letter struct {
 	msg any
 }
 
-const milli = Tick(1e6)
+const milli = ticks.Tick(1e6)
 
 func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	if d.HasArg("at") {
-		s.now = Tick(num(t, d, "at")) * milli
+		s.now = ticks.Tick(num(t, d, "at")) * milli
 	}
 	who := ""
 	if len(d.CmdArgs) > 0 && len(d.CmdArgs[0].Vals) == 0 {
@@ -50,7 +52,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		s.nodes[who] = NewNode(NodeOptions{Node: who, Addr: who, Host: "host-" + who, Drift: num(t, d, "drift"), Groups: d.HasArg("groups")})
 		return ""
 	case "assigner":
-		opt := AssignerOptions{Length: Tick(num(t, d, "length")) * milli, Drift: num(t, d, "drift"), Balance: Balance{Churn: uint64(num(t, d, "churn")), OneNode: uint64(num(t, d, "one-node"))}}
+		opt := AssignerOptions{Length: ticks.Tick(num(t, d, "length")) * milli, Drift: num(t, d, "drift"), Balance: Balance{Churn: uint64(num(t, d, "churn")), OneNode: uint64(num(t, d, "one-node"))}}
 		for _, a := range d.CmdArgs {
 			if a.Key == "cut" {
 				opt.First = a.Vals
@@ -159,7 +161,7 @@ func (s *story) assigner(t *testing.T, d *datadriven.TestData, who string, a *As
 	var out []AssignerOutput
 	switch d.Cmd {
 	case "elected":
-		out = a.Elected(s.now, uint64(num(t, d, "term")), Tick(num(t, d, "until"))*milli, Tick(num(t, d, "slack"))*milli, s.state, nil, nil)
+		out = a.Elected(s.now, uint64(num(t, d, "term")), ticks.Tick(num(t, d, "until"))*milli, ticks.Tick(num(t, d, "slack"))*milli, s.state, nil, nil)
 	case "beat":
 		out = a.Beat(s.now, nil)
 	case "saved", "unsaved", "too-large":
@@ -286,7 +288,7 @@ func (s *story) take(t *testing.T, d *datadriven.TestData, to string) any {
 }
 
 // show is the assigner's view of every slice.
-func (a *Assigner) show(now Tick) string {
+func (a *Assigner) show(now ticks.Tick) string {
 	var b strings.Builder
 	for _, s := range a.slices {
 		fmt.Fprintf(&b, "%v generation %d of %q", s.Range, s.Gen, s.Node)
@@ -334,7 +336,7 @@ func silent(b strings.Builder) string {
 	return b.String()
 }
 
-func tick(t Tick) string { return fmt.Sprintf("%d.%03d", t/milli, t%milli/1000) }
+func tick(t ticks.Tick) string { return fmt.Sprintf("%d.%03d", t/milli, t%milli/1000) }
 
 func num(t *testing.T, d *datadriven.TestData, name string) (v int64) {
 	d.MaybeScanArgs(t, name, &v)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // Lease is a scope for shard/lease: nodes, one assigner or two, one slice, and how
@@ -25,13 +26,13 @@ type Lease struct {
 }
 
 // hour is a third of a lease. The drift bound is far below it.
-const hour lease.Tick = 1e9
+const hour ticks.Tick = 1e9
 
 // leases is the world of a scope.
 type leases struct {
 	left         Lease
 	grouped      bool
-	now          lease.Tick
+	now          ticks.Tick
 	nodes        []*holder
 	incarnations int
 	assigners    []*lease.Assigner // the last one was elected last
@@ -45,7 +46,7 @@ type leases struct {
 type holder struct {
 	name    string
 	machine *lease.Node
-	until   map[lease.Gen]lease.Tick
+	until   map[lease.Gen]ticks.Tick
 	held    map[lease.Gen]lease.Acquire
 }
 
@@ -101,7 +102,7 @@ func (w *leases) settle() {
 func (w *leases) live() *holder {
 	w.incarnations++
 	name := fmt.Sprintf("n%d", w.incarnations)
-	return &holder{name: name, machine: lease.NewNode(lease.NodeOptions{Node: name, Addr: name, Host: name, Groups: w.grouped}), until: map[lease.Gen]lease.Tick{}, held: map[lease.Gen]lease.Acquire{}}
+	return &holder{name: name, machine: lease.NewNode(lease.NodeOptions{Node: name, Addr: name, Host: name, Groups: w.grouped}), until: map[lease.Gen]ticks.Tick{}, held: map[lease.Gen]lease.Acquire{}}
 }
 
 // elect makes a new assigner the leader; an older one goes on until its time is

@@ -10,6 +10,7 @@ import (
 	"github.com/freshet-cache/freshet/linear/clink"
 	"github.com/freshet-cache/freshet/shard/lease"
 	"github.com/freshet-cache/freshet/sim"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // Linear is a scope for clink: its nodes and one key, the calls clients make in
@@ -39,13 +40,13 @@ const theKey = "k"
 func (c Call) key() string { return cmp.Or(c.Key, theKey) }
 
 // forever is a lease that is not to lapse by itself in a scope.
-const forever lease.Tick = 1 << 40
+const forever ticks.Tick = 1 << 40
 
 // linear is the world of a scope.
 type linear struct {
 	scope  Linear
 	left   Linear // what may still happen
-	now    lease.Tick
+	now    ticks.Tick
 	store  *sim.Store
 	judge  *sim.Judge
 	nodes  []*linearNode
@@ -62,7 +63,7 @@ type linear struct {
 type linearNode struct {
 	pod        *clink.Pod
 	entries    map[string]clink.Keep
-	until      map[lease.Gen]lease.Tick // what the runtime's handles say
+	until      map[lease.Gen]ticks.Tick // what the runtime's handles say
 	successors map[lease.Gen]lease.Gen  // under which lease goes on what is kept
 	untold     []lease.Gen              // lapsed, and the node has not noticed
 	calls      map[clink.Op]Call
@@ -85,7 +86,7 @@ type message struct {
 func (s Linear) Begin() World {
 	w := &linear{scope: s, left: s, store: sim.NewStore(), judge: sim.NewJudge(), belief: map[string]string{}}
 	for i := range s.Nodes {
-		n := &linearNode{entries: map[string]clink.Keep{}, until: map[lease.Gen]lease.Tick{}, successors: map[lease.Gen]lease.Gen{}, calls: map[clink.Op]Call{}}
+		n := &linearNode{entries: map[string]clink.Keep{}, until: map[lease.Gen]ticks.Tick{}, successors: map[lease.Gen]lease.Gen{}, calls: map[clink.Op]Call{}}
 		n.pod = clink.NewPod(clink.Options{Incarnation: uint64(i + 1), Entry: func(k string) (clink.Keep, bool) { e, ok := n.entries[k]; e.Gen = n.stands(e.Gen); return e, ok }})
 		w.nodes = append(w.nodes, n)
 	}

@@ -3,21 +3,21 @@ package view
 import (
 	"testing"
 
-	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // An answer that another one has overtaken, or that brings a shorter lease, takes nothing away: a lease that was granted
 // lasts.
 func TestALeaseThatWasGrantedLasts(t *testing.T) {
-	const length = lease.Tick(5e6)
+	const length = ticks.Tick(5e6)
 	v := View{Number: 1, Newest: 1, Ring: []Place{{1, "me", "", ""}}}
 	m := NewMember(MemberOptions{Name: "me"})
-	for _, at := range []lease.Tick{100, 200, 300} {
+	for _, at := range []ticks.Tick{100, 200, 300} {
 		m.Beat(at, true)
 	}
 	m.Granted(400, Grant{Seq: 2, Incarnation: 1, Length: length, View: v})
 	until := m.Until()
-	if want := 200 + lease.Shorten(length, 200); until != want {
+	if want := 200 + ticks.Shorten(length, 200); until != want {
 		t.Fatalf("it has a lease until %d, not %d", until, want)
 	}
 	if m.Granted(500, Grant{Seq: 1, Incarnation: 1, Length: length, View: v}); m.Until() != until {

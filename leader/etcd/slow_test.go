@@ -14,7 +14,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // slow is an etcd in virtual time, where nobody else leads: a lease counts there from when
@@ -126,13 +126,13 @@ func TestLeadershipCountsFromTheRequest(t *testing.T) {
 	for _, c := range []struct{ there, back time.Duration }{{0, 0}, {3 * time.Second, 0}, {0, 3 * time.Second}, {time.Second, time.Second}} {
 		s := &slow{there: c.there, back: c.back}
 		over(t, s, func(t *testing.T, c *Coordinator) {
-			length := lease.Shorten(lease.Tick(ttl), 1000)
-			if length >= lease.Tick(ttl) {
+			length := ticks.Shorten(ticks.Tick(ttl), 1000)
+			if length >= ticks.Tick(ttl) {
 				t.Fatal("the drift shortens nothing")
 			}
 			sent := c.opt.Clock.Now()
 			l, other, err := c.stand(t.Context())
-			if err != nil || other != 0 || l.Term != 7 || string(l.State) != "state" || l.Slack != lease.Tick(ttl) {
+			if err != nil || other != 0 || l.Term != 7 || string(l.State) != "state" || l.Slack != ticks.Tick(ttl) {
 				t.Fatalf("%+v, %d, %v", l, other, err)
 			}
 			check := func(what string) {
@@ -164,12 +164,12 @@ func TestLeadershipsEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		fail error
 		back time.Duration
-		want func(first lease.Tick) lease.Tick
+		want func(first ticks.Tick) ticks.Tick
 	}{
-		"no quorum":  {errors.New("no leader"), 0, func(first lease.Tick) lease.Tick { return first }},
-		"no answer":  {nil, ttl, func(first lease.Tick) lease.Tick { return first }},
-		"not found":  {rpctypes.ErrLeaseNotFound, 0, func(lease.Tick) lease.Tick { return 0 }},
-		"it is well": {nil, 0, func(first lease.Tick) lease.Tick { return first + lease.Tick(ttl/4) }},
+		"no quorum":  {errors.New("no leader"), 0, func(first ticks.Tick) ticks.Tick { return first }},
+		"no answer":  {nil, ttl, func(first ticks.Tick) ticks.Tick { return first }},
+		"not found":  {rpctypes.ErrLeaseNotFound, 0, func(ticks.Tick) ticks.Tick { return 0 }},
+		"it is well": {nil, 0, func(first ticks.Tick) ticks.Tick { return first + ticks.Tick(ttl/4) }},
 	} {
 		s := &slow{}
 		over(t, s, func(t *testing.T, co *Coordinator) {

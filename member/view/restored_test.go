@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // rows is what a store knows of incarnations: their names by number, and those that are fenced.
@@ -41,7 +41,7 @@ type past struct {
 	t    *testing.T
 	r    *rand.Rand
 	k    *Leader
-	now  lease.Tick
+	now  ticks.Tick
 	term uint64
 	all  []View // that were stored, the last one is the state of the coordinator
 	rows rows

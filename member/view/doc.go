@@ -1,4 +1,4 @@
-// Package view decides which servers are in a ring of causal/mesh, as two machines without I/O:
+// Package view decides which servers are in a group, such as a ring of causal/mesh, as two machines without I/O:
 // the [Leader], of which one leads at a time, and the [Member], one for each incarnation of a
 // server.
 //

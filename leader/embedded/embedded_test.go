@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/freshet-cache/freshet/shard"
+	"github.com/freshet-cache/freshet/leader"
 )
 
 func TestStateSurvivesAndTermsGrow(t *testing.T) {
@@ -32,7 +32,7 @@ func TestStateSurvivesAndTermsGrow(t *testing.T) {
 		if err := c.Save(t.Context(), l.Term, []byte(string(rune('a'+i))+"state")); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Save(t.Context(), l.Term-1, nil); !errors.Is(err, shard.ErrDeposed) {
+		if err := c.Save(t.Context(), l.Term-1, nil); !errors.Is(err, leader.ErrDeposed) {
 			t.Fatalf("an older term saved: %v", err)
 		}
 		if _, err := Open(dir); !errors.Is(err, ErrLocked) {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // incarnation is a server in the test's world, with a clock of its own.
@@ -22,7 +22,7 @@ type testMember struct {
 	served bool
 }
 
-func (l *testMember) now(t lease.Tick) lease.Tick { return t + t/1e6*lease.Tick(l.rate) }
+func (l *testMember) now(t ticks.Tick) ticks.Tick { return t + t/1e6*ticks.Tick(l.rate) }
 
 // world lets leaders follow one another, loses, delays and repeats messages, and ends
 // incarnations; it knows what must hold.
@@ -30,20 +30,20 @@ type world struct {
 	t            *testing.T
 	seed         int
 	r            *rand.Rand
-	now          lease.Tick
+	now          ticks.Tick
 	leaders      [2]*Leader
 	term         uint64
 	terms        map[int]uint64 // of each leader
 	stored       View           // by the coordinator
 	views        map[uint64]View
 	incarnations []*testMember
-	left         map[uint32]lease.Tick // when a view without it was first decided
+	left         map[uint32]ticks.Tick // when a view without it was first decided
 	mail         []func()
 }
 
 const (
-	length = lease.Tick(1e9)
-	slack  = lease.Tick(3e8)
+	length = ticks.Tick(1e9)
+	slack  = ticks.Tick(3e8)
 )
 
 func (w *world) post(f func()) {
@@ -155,15 +155,15 @@ func TestViews(t *testing.T) {
 	}
 	views, served, turns := 0, 0, 0
 	for seed := range seeds {
-		w := &world{t: t, seed: seed, r: rand.New(rand.NewPCG(uint64(seed), 1)), terms: map[int]uint64{}, views: map[uint64]View{}, left: map[uint32]lease.Tick{}, now: 1e9}
+		w := &world{t: t, seed: seed, r: rand.New(rand.NewPCG(uint64(seed), 1)), terms: map[int]uint64{}, views: map[uint64]View{}, left: map[uint32]ticks.Tick{}, now: 1e9}
 		for i := range w.leaders {
 			w.leaders[i] = NewLeader(Options{Length: length, Silence: length, Key: []byte{1, byte(i)}})
 		}
-		leader, until := 0, lease.Tick(0)
+		leader, until := 0, ticks.Tick(0)
 		for range 1500 {
-			w.now += lease.Tick(w.r.IntN(3e7))
+			w.now += ticks.Tick(w.r.IntN(3e7))
 			if w.now >= until-slack && w.r.IntN(20) == 0 { // the lead ends, or is about to: another may follow within the slack
-				leader, until = w.r.IntN(2), w.now+lease.Tick(w.r.IntN(4e9))
+				leader, until = w.r.IntN(2), w.now+ticks.Tick(w.r.IntN(4e9))
 				w.term++
 				turns++
 				w.leaders[leader].Elected(w.now, w.term, until, slack, w.stored)
@@ -271,7 +271,7 @@ func TestAPlaceOfALateAsk(t *testing.T) {
 			saves = k.Saved(saves[0].Term, saves[0].View.Number, true)
 		}
 	}
-	ask := func(m *Member, now lease.Tick) (r Renew, newer bool) {
+	ask := func(m *Member, now ticks.Tick) (r Renew, newer bool) {
 		r = m.Beat(now, false)
 		g, saves, _ := k.Renewed(now, r)
 		save(saves)
@@ -303,7 +303,7 @@ func TestARingThatNobodyKnows(t *testing.T) {
 			saves = k.Saved(saves[0].Term, saves[0].View.Number, true)
 		}
 	}
-	ask := func(m *Member, now lease.Tick, knows bool) {
+	ask := func(m *Member, now ticks.Tick, knows bool) {
 		g, saves, _ := k.Renewed(now, m.Beat(now, knows))
 		save(saves)
 		m.Granted(now, g)

@@ -35,8 +35,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/freshet-cache/freshet/shard"
-	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/clock"
+	"github.com/freshet-cache/freshet/leader"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // ErrLostData means that etcd no longer holds what this process knows it held: nobody
@@ -58,7 +59,7 @@ type Options struct {
 	// Drift bounds how much this machine's clock may run fast or slow, in
 	// millionths. Default 200.
 	Drift int64
-	Clock shard.Clock
+	Clock clock.Clock
 	// User and Password, and TLS, as etcd wants them. Default: none.
 	User, Password string
 	TLS            *tls.Config
@@ -82,7 +83,7 @@ func (o *Options) defaults() {
 	}
 }
 
-// Coordinator implements shard.Coordinator. It is safe for concurrent use.
+// Coordinator implements leader.Coordinator. It is safe for concurrent use.
 type Coordinator struct {
 	opt     Options
 	client  *clientv3.Client
@@ -107,7 +108,7 @@ type reign struct {
 }
 
 // renew moves the end of a leadership, unless it was given up meanwhile.
-func (g *reign) renew(until lease.Tick) {
+func (g *reign) renew(until ticks.Tick) {
 	for old := g.until.Load(); old != 0 && old < int64(until); old = g.until.Load() {
 		if g.until.CompareAndSwap(old, int64(until)) {
 			return
@@ -227,28 +228,28 @@ func (c *Coordinator) wait() {
 	}
 }
 
-// Lead implements shard.Coordinator: it stands for election, and waits while
+// Lead implements leader.Coordinator: it stands for election, and waits while
 // somebody else leads.
-func (c *Coordinator) Lead(ctx context.Context) (shard.Leadership, error) {
+func (c *Coordinator) Lead(ctx context.Context) (leader.Leadership, error) {
 	c.abdicate()
 	for ctx.Err() == nil {
 		l, other, err := c.stand(ctx)
 		switch {
 		case err != nil:
-			return shard.Leadership{}, fmt.Errorf("etcd: standing for election: %w", err)
+			return leader.Leadership{}, fmt.Errorf("etcd: standing for election: %w", err)
 		case other == 0:
 			return l, nil
 		}
 		if err := c.outlive(ctx, other); err != nil {
-			return shard.Leadership{}, fmt.Errorf("etcd: watching the leader: %w", err)
+			return leader.Leadership{}, fmt.Errorf("etcd: watching the leader: %w", err)
 		}
 	}
-	return shard.Leadership{}, context.Cause(ctx)
+	return leader.Leadership{}, context.Cause(ctx)
 }
 
 // stand tries to become the leader. If somebody else is, other is the revision as of
 // which.
-func (c *Coordinator) stand(ctx context.Context) (l shard.Leadership, other int64, err error) {
+func (c *Coordinator) stand(ctx context.Context) (l leader.Leadership, other int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opt.TTL)
 	defer cancel()
 	sent := c.opt.Clock.Now()
@@ -281,10 +282,10 @@ func (c *Coordinator) stand(ctx context.Context) (l shard.Leadership, other int6
 	}
 	on, end := context.WithCancel(c.ctx)
 	g := &reign{term: r.Header.Revision, lease: grant.ID, end: end}
-	g.until.Store(int64(sent + lease.Shorten(lease.Tick(c.opt.TTL), c.opt.Drift)))
+	g.until.Store(int64(sent + ticks.Shorten(ticks.Tick(c.opt.TTL), c.opt.Drift)))
 	c.mu.Lock()
 	c.reign, c.saved = g, 0
-	l = shard.Leadership{Term: uint64(g.term), Slack: lease.Tick(c.opt.TTL), Until: func() lease.Tick { return lease.Tick(g.until.Load()) }}
+	l = leader.Leadership{Term: uint64(g.term), Slack: ticks.Tick(c.opt.TTL), Until: func() ticks.Tick { return ticks.Tick(g.until.Load()) }}
 	c.saved = state.Kvs[0].ModRevision
 	if len(state.Kvs[0].Value) > 0 { // empty since the cluster was named: it is a new one
 		l.State = state.Kvs[0].Value
@@ -328,7 +329,7 @@ func (c *Coordinator) hold(ctx context.Context, g *reign) {
 		cancel()
 		switch {
 		case err == nil:
-			g.renew(sent + lease.Shorten(lease.Tick(c.opt.TTL), c.opt.Drift))
+			g.renew(sent + ticks.Shorten(ticks.Tick(c.opt.TTL), c.opt.Drift))
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			g.until.Store(0)
 			return
@@ -368,14 +369,14 @@ func (c *Coordinator) abdicate() {
 	}
 }
 
-// Save implements shard.Coordinator. An error that is not ErrDeposed leaves open
+// Save implements leader.Coordinator. An error that is not ErrDeposed leaves open
 // whether the state was stored; say it again.
 func (c *Coordinator) Save(ctx context.Context, term uint64, state []byte) error {
 	c.mu.Lock()
 	g, saved := c.reign, c.saved
 	c.mu.Unlock()
 	if g == nil || uint64(g.term) != term {
-		return shard.ErrDeposed
+		return leader.ErrDeposed
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.opt.TTL)
 	defer cancel()
@@ -385,7 +386,7 @@ func (c *Coordinator) Save(ctx context.Context, term uint64, state []byte) error
 		Else(clientv3.OpGet(c.leaderKey()), clientv3.OpGet(c.stateKey())).Commit()
 	switch {
 	case errors.Is(err, rpctypes.ErrRequestTooLarge), err != nil && strings.Contains(err.Error(), "larger than max"): // as gRPC says it
-		return fmt.Errorf("%w: %d bytes (%w)", shard.ErrStateTooLarge, len(state), err)
+		return fmt.Errorf("%w: %d bytes (%w)", leader.ErrStateTooLarge, len(state), err)
 	case err != nil:
 		return fmt.Errorf("etcd: saving: %w", err)
 	}
@@ -394,9 +395,9 @@ func (c *Coordinator) Save(ctx context.Context, term uint64, state []byte) error
 	}
 	next := r.Header.Revision
 	if !r.Succeeded {
-		leader, found := r.Responses[0].GetResponseRange().Kvs, r.Responses[1].GetResponseRange().Kvs
-		if len(leader) == 0 || leader[0].CreateRevision != g.term {
-			return shard.ErrDeposed
+		holder, found := r.Responses[0].GetResponseRange().Kvs, r.Responses[1].GetResponseRange().Kvs
+		if len(holder) == 0 || holder[0].CreateRevision != g.term {
+			return leader.ErrDeposed
 		}
 		next = 0
 		if len(found) > 0 {

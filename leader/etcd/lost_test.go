@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/internal/etcdserver"
-	"github.com/freshet-cache/freshet/shard"
+	"github.com/freshet-cache/freshet/leader"
 )
 
 // own starts an etcd of the test's own, and opens coordinators of one cluster.
@@ -129,7 +129,7 @@ func TestStateIsTooLarge(t *testing.T) {
 	_, c := own(t, "a")
 	l := lead(t, c[0])
 	for _, size := range []int{8 << 20, 1600 << 10} { // beyond what the client sends, and what the server takes
-		if err := c[0].Save(t.Context(), l.Term, bytes.Repeat([]byte("s"), size)); !errors.Is(err, shard.ErrStateTooLarge) {
+		if err := c[0].Save(t.Context(), l.Term, bytes.Repeat([]byte("s"), size)); !errors.Is(err, leader.ErrStateTooLarge) {
 			t.Errorf("a state of %d bytes: %v", size, err)
 		}
 	}

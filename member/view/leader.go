@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // Place is an incarnation of a server in a ring.
@@ -60,16 +60,16 @@ type Renew struct {
 type Grant struct {
 	Seq         uint64
 	Incarnation uint32     // the member's number; 0: it has none yet and must ask again
-	Length      lease.Tick // of the lease, from when the Renew was sent, if View has the member in its ring
+	Length      ticks.Tick // of the lease, from when the Renew was sent, if View has the member in its ring
 	View        View
 }
 
 // Options configures a Leader.
 type Options struct {
 	// Length is the length of a lease. Default 10 s.
-	Length lease.Tick
+	Length ticks.Tick
 	// Silence is the time without a Renew after which a member is removed. Default Length.
-	Silence lease.Tick
+	Silence ticks.Tick
 	// Key is random bytes. It becomes the ring's token key if the ring has none yet (K9).
 	Key []byte
 }
@@ -78,9 +78,9 @@ type Options struct {
 type Leader struct {
 	opt    Options
 	term   uint64
-	led    lease.Tick // leadership holds before this time
-	alone  lease.Tick // no member is removed before this time: the predecessor may still grant leases (K6)
-	since  lease.Tick // no member is removed for silence before this time (K6)
+	led    ticks.Tick // leadership holds before this time
+	alone  ticks.Tick // no member is removed before this time: the predecessor may still grant leases (K6)
+	since  ticks.Tick // no member is removed for silence before this time (K6)
 	view   View       // the latest that was decided
 	stored View       // the latest that was stored (K1)
 	sum    uint64     // of stored
@@ -91,11 +91,11 @@ type Leader struct {
 
 // heard is what a member's Renews have said.
 type heard struct {
-	at    lease.Tick
+	at    ticks.Tick
 	knows bool
 }
 
-// Save asks the coordinator to store a view if no newer term exists. Exactly one Saved answers it.
+// Save asks the coordinator to store a view if no newer term exists. Exactly one Saved or Unsaved answers it.
 type Save struct {
 	Term uint64
 	View View
@@ -114,7 +114,7 @@ func NewLeader(opt Options) *Leader {
 
 // Elected makes the leader lead in a term until led. v is the view that its predecessor stored. The
 // predecessor may go on granting leases for slack from now.
-func (k *Leader) Elected(now lease.Tick, term uint64, led, slack lease.Tick, v View) {
+func (k *Leader) Elected(now ticks.Tick, term uint64, led, slack ticks.Tick, v View) {
 	k.term, k.led, k.view, k.stored, k.saving = term, led, v, v, false
 	k.alone = now + slack // K6
 	k.since = k.alone + max(k.opt.Length, k.opt.Silence)
@@ -127,14 +127,14 @@ func (k *Leader) Elected(now lease.Tick, term uint64, led, slack lease.Tick, v V
 }
 
 // Led extends the leadership of a term.
-func (k *Leader) Led(term uint64, led lease.Tick) {
+func (k *Leader) Led(term uint64, led ticks.Tick) {
 	if term == k.term {
 		k.led = max(k.led, led)
 	}
 }
 
 // Leads reports whether the leader may decide at now.
-func (k *Leader) Leads(now lease.Tick) bool { return k.term != 0 && now < k.led }
+func (k *Leader) Leads(now ticks.Tick) bool { return k.term != 0 && now < k.led }
 
 // Saved takes the answer to a Save. If ok is false, another term is newer, and the leader stops
 // leading.
@@ -153,9 +153,19 @@ func (k *Leader) Saved(term, number uint64, ok bool) (again []Save) {
 	return k.save()
 }
 
+// Unsaved takes the answer to a Save of which nobody knows whether the view was stored. The latest
+// view is saved in its place, because nobody has heard of either (K1).
+func (k *Leader) Unsaved(term uint64) (again []Save) {
+	if term != k.term || !k.saving {
+		return nil
+	}
+	k.saving = false
+	return k.save()
+}
+
 // Renewed takes a member's Renew and answers it. If ok is false, the leader does not lead and must
 // not answer.
-func (k *Leader) Renewed(now lease.Tick, in Renew) (g Grant, saves []Save, ok bool) {
+func (k *Leader) Renewed(now ticks.Tick, in Renew) (g Grant, saves []Save, ok bool) {
 	if !k.Leads(now) {
 		return g, nil, false
 	}
@@ -222,7 +232,7 @@ func (k *Leader) begin(in Renew) {
 }
 
 // join adds a new incarnation at the end of the ring.
-func (k *Leader) join(now lease.Tick, in Renew) {
+func (k *Leader) join(now ticks.Tick, in Renew) {
 	if k.view.Newest >= maxIncarnation {
 		return // the numbers are used up
 	}
@@ -262,7 +272,7 @@ func (k *Leader) out(which func(Place) bool) {
 }
 
 // Beat removes members that were silent for too long.
-func (k *Leader) Beat(now lease.Tick) []Save {
+func (k *Leader) Beat(now ticks.Tick) []Save {
 	if !k.Leads(now) || now < k.since {
 		return nil
 	}
@@ -271,7 +281,7 @@ func (k *Leader) Beat(now lease.Tick) []Save {
 }
 
 // Gone removes the members of a process that was seen to end.
-func (k *Leader) Gone(now lease.Tick, host string) []Save {
+func (k *Leader) Gone(now ticks.Tick, host string) []Save {
 	if !k.Leads(now) || now < k.alone { // Beat removes them later, for their silence
 		return nil
 	}

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 
-	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // ErrFormat is what decoders return for bytes that no encoder of this version has made.
@@ -55,7 +55,7 @@ func AppendGrant(b []byte, g Grant) []byte {
 func DecodeGrant(b []byte) (g Grant, err error) {
 	d := decoder{b: b}
 	d.version(encoding)
-	g = Grant{Seq: d.num(), Incarnation: d.incarnation(), Length: lease.Tick(d.num())}
+	g = Grant{Seq: d.num(), Incarnation: d.incarnation(), Length: ticks.Tick(d.num())}
 	if d.bad || g.Length < 0 {
 		return Grant{}, ErrFormat
 	}

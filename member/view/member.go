@@ -3,7 +3,7 @@ package view
 import (
 	"slices"
 
-	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // MemberOptions describes one incarnation of a server.
@@ -21,13 +21,13 @@ type MemberOptions struct {
 type Member struct {
 	opt         MemberOptions
 	seq         uint64
-	sent        map[uint64]lease.Tick // when the latest Renews were sent
+	sent        map[uint64]ticks.Tick // when the latest Renews were sent
 	incarnation uint32
-	until       lease.Tick // when the lease ends
-	length      lease.Tick // of the longest lease that was granted
+	until       ticks.Tick // when the lease ends
+	length      ticks.Tick // of the longest lease that was granted
 	view        View
 	sum         uint64                // of view
-	departed    map[uint32]lease.Tick // when the member heard that an incarnation has departed (K7)
+	departed    map[uint32]ticks.Tick // when the member heard that an incarnation has departed (K7)
 	retired     map[uint32]bool
 	leaving     bool
 }
@@ -39,12 +39,12 @@ func NewMember(opt MemberOptions) *Member {
 	if opt.Drift <= 0 {
 		opt.Drift = 200
 	}
-	return &Member{opt: opt, sent: map[uint64]lease.Tick{}, departed: map[uint32]lease.Tick{}, retired: map[uint32]bool{}}
+	return &Member{opt: opt, sent: map[uint64]ticks.Tick{}, departed: map[uint32]ticks.Tick{}, retired: map[uint32]bool{}}
 }
 
 // Beat returns the next Renew for the leader. knows says that the server has what a member must
 // know.
-func (m *Member) Beat(now lease.Tick, knows bool) Renew {
+func (m *Member) Beat(now ticks.Tick, knows bool) Renew {
 	m.seq++
 	m.sent[m.seq] = now
 	delete(m.sent, m.seq-maxSent)
@@ -61,7 +61,7 @@ func (m *Member) Beat(now lease.Tick, knows bool) Renew {
 }
 
 // Granted takes an answer of the leader, and reports whether it brought a newer view.
-func (m *Member) Granted(now lease.Tick, g Grant) (newer bool) {
+func (m *Member) Granted(now ticks.Tick, g Grant) (newer bool) {
 	sent, ok := m.sent[g.Seq]
 	if !ok {
 		return false
@@ -80,7 +80,7 @@ func (m *Member) Granted(now lease.Tick, g Grant) (newer bool) {
 	}
 	if m.Place() >= 0 && g.View.Number == m.view.Number && g.View.Sum() == m.sum {
 		// K3. K8: a view with the same number may still be another one.
-		m.until = max(m.until, sent+lease.Shorten(g.Length, m.opt.Drift))
+		m.until = max(m.until, sent+ticks.Shorten(g.Length, m.opt.Drift))
 	}
 	return newer
 }
@@ -99,13 +99,13 @@ func (m *Member) Place() int {
 }
 
 // Until returns when the lease ends. Before that time the server may serve.
-func (m *Member) Until() lease.Tick { return m.until }
+func (m *Member) Until() ticks.Tick { return m.until }
 
 // Ended returns when a departed incarnation certainly answers no caller any more (K7). ok is false
 // if the member has not heard that the incarnation departed, or how long leases are.
-func (m *Member) Ended(incarnation uint32) (at lease.Tick, ok bool) {
+func (m *Member) Ended(incarnation uint32) (at ticks.Tick, ok bool) {
 	heard, ok := m.departed[incarnation]
-	return heard + lease.Lengthen(m.length, 2*m.opt.Drift), ok && m.length > 0
+	return heard + ticks.Lengthen(m.length, 2*m.opt.Drift), ok && m.length > 0
 }
 
 // Retire remembers to tell the leader that all writes of an incarnation are visible everywhere.

@@ -21,10 +21,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/freshet-cache/freshet/internal/durable"
-	"github.com/freshet-cache/freshet/shard"
+	"github.com/freshet-cache/freshet/leader"
 )
 
-// Coordinator implements shard.Coordinator. It is safe for concurrent use.
+// Coordinator implements leader.Coordinator. It is safe for concurrent use.
 type Coordinator struct {
 	dir  string // empty: in memory
 	lock *os.File
@@ -139,20 +139,20 @@ func (c *Coordinator) write() error {
 	return nil
 }
 
-// Lead implements shard.Coordinator.
-func (c *Coordinator) Lead(context.Context) (shard.Leadership, error) {
+// Lead implements leader.Coordinator.
+func (c *Coordinator) Lead(context.Context) (leader.Leadership, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	gone := func(host string) bool { return host != c.host && strings.HasPrefix(host, c.cluster+"/") }
-	return shard.Leadership{Term: c.term, State: c.state, Gone: gone}, nil
+	return leader.Leadership{Term: c.term, State: c.state, Gone: gone}, nil
 }
 
-// Save implements shard.Coordinator.
+// Save implements leader.Coordinator.
 func (c *Coordinator) Save(_ context.Context, term uint64, state []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if term != c.term {
-		return shard.ErrDeposed
+		return leader.ErrDeposed
 	}
 	c.state = state
 	if c.dir == "" {

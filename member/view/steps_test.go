@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/ticks"
 )
 
 // leading is a leader that leads, and a coordinator that stores at once.
@@ -23,7 +23,7 @@ func (d leading) save(saves []Save) {
 	}
 }
 
-func (d leading) ask(now lease.Tick, in Renew) Grant {
+func (d leading) ask(now ticks.Tick, in Renew) Grant {
 	d.t.Helper()
 	g, saves, ok := d.Renewed(now, in)
 	if !ok {
@@ -34,7 +34,7 @@ func (d leading) ask(now lease.Tick, in Renew) Grant {
 }
 
 // lead begins with three members that know everything, of whom the leader has not heard.
-func lead(t *testing.T, opt Options, slack lease.Tick) (leading, View) {
+func lead(t *testing.T, opt Options, slack ticks.Tick) (leading, View) {
 	v := View{Number: 7, Newest: 4, Departed: []uint32{1}, Key: []byte("key")}
 	for _, o := range []uint32{2, 3, 4} {
 		v.Ring = append(v.Ring, Place{o, string(rune('a' + o)), "addr", "host" + string(rune('0'+o))})
@@ -59,7 +59,7 @@ func of(v View, i int) Renew {
 // Who is silent is left out when it has been silent for so long, and not before the leader has led for so long.
 func TestSilence(t *testing.T) {
 	for _, c := range []struct {
-		length, silence, slack, since lease.Tick
+		length, silence, slack, since ticks.Tick
 	}{{100, 30, 20, 1120}, {100, 300, 20, 1320}, {100, 0, 0, 1100}, {0, 5, 0, 1000 + 10e9}} {
 		d, v := lead(t, Options{Length: c.length, Silence: c.silence}, c.slack)
 		d.ask(c.since-1, of(v, 1))
@@ -88,7 +88,7 @@ func TestSilence(t *testing.T) {
 // As long as the last leader may grant leases nobody is left out, whatever is said.
 func TestSlack(t *testing.T) {
 	for _, c := range []struct {
-		at   lease.Tick
+		at   ticks.Tick
 		want int
 	}{{1049, 3}, {1050, 2}} {
 		d, v := lead(t, Options{Length: 100}, 50)
@@ -283,7 +283,7 @@ func TestWhoHasNotHeardOfItsPlace(t *testing.T) {
 // A lease counts from when it was asked for, for members of the view that it comes with; an incarnation is over a lease after it
 // was first heard of that.
 func TestMember(t *testing.T) {
-	const length = lease.Tick(5e6)
+	const length = ticks.Tick(5e6)
 	v := View{Number: 3, Newest: 5, Ring: []Place{{4, "me", "", ""}, {5, "other", "", ""}}, Departed: []uint32{1, 2}}
 	for drift, by := range map[int64]int64{0: 200, -1: 200, 7: 7} {
 		m := NewMember(MemberOptions{Name: "me", Drift: drift, Store: Known{Newest: 3}})
@@ -294,7 +294,7 @@ func TestMember(t *testing.T) {
 		if !m.Granted(150, Grant{Seq: 1, Incarnation: 4, Length: length, View: v}) || m.Incarnation() != 4 || m.Place() != 0 {
 			t.Fatalf("%d at %d", m.Incarnation(), m.Place())
 		}
-		if want := 100 + lease.Shorten(length, by); m.Until() != want {
+		if want := 100 + ticks.Shorten(length, by); m.Until() != want {
 			t.Errorf("drift %d: its lease ends at %d, not %d", drift, m.Until(), want)
 		}
 		later := v
@@ -303,8 +303,8 @@ func TestMember(t *testing.T) {
 		if m.Granted(300, Grant{Seq: 2, Incarnation: 9, Length: length / 2, View: later}); m.Incarnation() != 4 {
 			t.Errorf("it takes another's number: %d", m.Incarnation())
 		}
-		for incarnation, heard := range map[uint32]lease.Tick{1: 150, 5: 300} {
-			if at, ok := m.Ended(incarnation); !ok || at != heard+lease.Lengthen(length, 2*by) {
+		for incarnation, heard := range map[uint32]ticks.Tick{1: 150, 5: 300} {
+			if at, ok := m.Ended(incarnation); !ok || at != heard+ticks.Lengthen(length, 2*by) {
 				t.Errorf("drift %d: incarnation %d is over at %d", drift, incarnation, at)
 			}
 		}

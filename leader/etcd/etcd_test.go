@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/internal/etcdserver"
-	"github.com/freshet-cache/freshet/shard"
+	"github.com/freshet-cache/freshet/leader"
 )
 
 func TestMain(m *testing.M) {
@@ -65,7 +65,7 @@ func cluster(t *testing.T, addrs ...string) (out []*Coordinator) {
 	return out
 }
 
-func lead(t *testing.T, c *Coordinator) shard.Leadership {
+func lead(t *testing.T, c *Coordinator) leader.Leadership {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -100,7 +100,7 @@ func TestOneLeadsAtATime(t *testing.T) {
 		t.Errorf("%+v", first)
 	}
 	until(t, func() bool { return a.Leader() == "a:1" && b.Leader() == "a:1" })
-	next := make(chan shard.Leadership, 1)
+	next := make(chan leader.Leadership, 1)
 	go func() {
 		if l, err := b.Lead(t.Context()); err == nil {
 			next <- l
@@ -111,7 +111,7 @@ func TestOneLeadsAtATime(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := b.Save(t.Context(), first.Term, []byte("b's")); !errors.Is(err, shard.ErrDeposed) {
+	if err := b.Save(t.Context(), first.Term, []byte("b's")); !errors.Is(err, leader.ErrDeposed) {
 		t.Errorf("who does not lead has saved: %v", err)
 	}
 	select {
@@ -127,7 +127,7 @@ func TestOneLeadsAtATime(t *testing.T) {
 	if a.opt.Clock.Now() < first.Until() {
 		t.Error("the first still leads")
 	}
-	if err := a.Save(t.Context(), first.Term, []byte("late")); !errors.Is(err, shard.ErrDeposed) {
+	if err := a.Save(t.Context(), first.Term, []byte("late")); !errors.Is(err, leader.ErrDeposed) {
 		t.Errorf("the deposed has saved: %v", err)
 	}
 	until(t, func() bool { return a.Leader() == "b:1" })
@@ -176,7 +176,7 @@ func TestLateSave(t *testing.T) {
 	now := a.saved
 	a.saved = before // an attempt from before, sent again
 	a.mu.Unlock()
-	if err := a.Save(t.Context(), l.Term, []byte("one")); err == nil || errors.Is(err, shard.ErrDeposed) {
+	if err := a.Save(t.Context(), l.Term, []byte("one")); err == nil || errors.Is(err, leader.ErrDeposed) {
 		t.Errorf("a late save: %v", err)
 	}
 	a.mu.Lock()
@@ -202,7 +202,7 @@ func TestMembersAreLost(t *testing.T) {
 	s.Kill(0)
 	until(t, func() bool { return a.Save(t.Context(), l.Term, []byte("with two")) == nil })
 	s.Kill(1)
-	if err := a.Save(t.Context(), l.Term, []byte("with one")); err == nil || errors.Is(err, shard.ErrDeposed) {
+	if err := a.Save(t.Context(), l.Term, []byte("with one")); err == nil || errors.Is(err, leader.ErrDeposed) {
 		t.Errorf("a save without a quorum: %v", err)
 	}
 	until(t, func() bool { return a.opt.Clock.Now() >= l.Until() })
@@ -211,7 +211,7 @@ func TestMembersAreLost(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var again shard.Leadership
+	var again leader.Leadership
 	until(t, func() bool {
 		var err error
 		again, err = a.Lead(t.Context())
