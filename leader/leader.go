@@ -191,14 +191,12 @@ func (l *Loop) save(ctx context.Context, s State) {
 	if l.trouble.is("the coordinator does not save, so " + l.opt.Halts + ": " + err.Error()) {
 		l.opt.Logger.Error("coordinator does not save; "+l.opt.Halts+" until it does", "err", err, "bytes", len(state))
 	}
-	if !errors.Is(err, ErrStateTooLarge) { // then another attempt may do: not at once
-		t := time.NewTimer(l.opt.Beat)
-		defer t.Stop()
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		}
+	t := time.NewTimer(l.opt.Beat) // the candidate may ask for another attempt at once
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return
+	case <-t.C:
 	}
 	l.candidate.Saved(s, len(state), err)
 }
