@@ -31,10 +31,9 @@ func TestAsideNothingIsServedFromMemory(t *testing.T) {
 		n := &counter{}
 		st := memory.New(memory.Options{})
 		offers := 0
-		c := open(t, Options[string]{Store: st, Codec: String(), Recorder: n, Join: func(shard.Watcher) {}, Tell: func(lease.GroupMember, []byte) {},
-			Offer: func(context.Context, string, lease.Gen, []Offer) { offers++ }})
+		c := open(t, Options[string]{Store: st, Codec: String(), Recorder: n, Peers: telling{hooks: hooks{offer: func(context.Context, string, lease.Gen, []Offer) { offers++ }}}})
 		h := shard.NewHandle(lease.Lease{Gen: 1}, c.opt.Clock, 1<<62)
-		c.Acquired(h, 0)
+		c.acquired(h, 0)
 		synctest.Wait()
 		if err := c.Put(t.Context(), "k", "v"); err != nil {
 			t.Fatal(err)
@@ -46,12 +45,12 @@ func TestAsideNothingIsServedFromMemory(t *testing.T) {
 		if c.Len() != 0 {
 			t.Errorf("%d entries are kept", c.Len())
 		}
-		c.Acquired(shard.NewHandle(lease.Lease{Gen: 2}, c.opt.Clock, 1<<62), 0)
-		c.Extended(h)
-		c.Offered(1, []Offer{{Key: "k", Value: []byte("offered"), Exists: true, Version: 1 << 40}})
-		c.Shared(shared(c, 3, "k"))
-		c.Told(appendMessage(nil, replica.Cacheable{Gen: 3}))
-		c.HandedOver(h, lease.Range{}, 2, "n2")
+		c.acquired(shard.NewHandle(lease.Lease{Gen: 2}, c.opt.Clock, 1<<62), 0)
+		c.extended(h)
+		c.offered(1, []Offer{{Key: "k", Value: []byte("offered"), Exists: true, Version: 1 << 40}})
+		c.sharedWith(shared(c, 3, "k"))
+		c.told(appendMessage(nil, replica.Cacheable{Gen: 3}))
+		c.handedOver(h, lease.Range{}, 2, "n2")
 		c.fails()
 		synctest.Wait()
 		for range 2 {
@@ -159,21 +158,21 @@ func TestACopyThatCannotBeRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		var said []replica.Message
-		c := open(t, Options[string]{Store: st, Codec: String(), Node: "n2", Join: func(shard.Watcher) {}, Tell: func(to lease.GroupMember, message []byte) {
+		c := open(t, Options[string]{Store: st, Codec: String(), Peers: telling{node: "n2", tell: func(to lease.GroupMember, message []byte) {
 			m, ok := decodeMessage(message)
 			if said = append(said, m); !ok || to.Node != "n1" {
 				t.Errorf("%q to %v", message, to)
 			}
-		}})
+		}}})
 		h := shared(c, 7, "k")
-		c.Shared(h)
-		if own, copies := c.Leases(); own != 0 || copies != 1 || !c.Shares("k") || c.Shares("other") || c.Owns("k") {
+		c.sharedWith(h)
+		if own, copies := c.leases(); own != 0 || copies != 1 || !c.mayCopy("k") || c.mayCopy("other") || c.Owns("k") {
 			t.Errorf("%d leases, %d copies", own, copies)
 		}
 		if e, err := c.GetEntry(t.Context(), "k"); err != nil || e.Value != "v" || c.Len() != 0 {
 			t.Errorf("before the primary has spoken: %+v, %v", e, err)
 		}
-		c.Told(appendMessage(nil, replica.Cacheable{Gen: 7}))
+		c.told(appendMessage(nil, replica.Cacheable{Gen: 7}))
 		fails = errors.New("no connection")
 		if e, err := c.GetEntry(t.Context(), "k"); !errors.Is(err, fails) || e.Exists {
 			t.Errorf("%+v, %v", e, err)
@@ -194,8 +193,8 @@ func TestACopyThatCannotBeRead(t *testing.T) {
 			t.Errorf("it reports %+v", said)
 		}
 		h.Revoke()
-		c.Unshared(h)
-		if own, copies := c.Leases(); own != 0 || copies != 0 || c.Len() != 0 || c.Shares("k") {
+		c.unshared(h)
+		if own, copies := c.leases(); own != 0 || copies != 0 || c.Len() != 0 || c.mayCopy("k") {
 			t.Errorf("%d leases, %d copies, %d entries when nothing is shared", own, copies, c.Len())
 		}
 		if e, err := c.GetEntry(t.Context(), "k"); err != nil || e.Hit || e.Copy {
@@ -210,11 +209,11 @@ func TestLateReadersOfACopy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &holding{Store: memory.New(memory.Options{}), held: make(chan struct{}, 9), release: make(chan struct{})}
 		n := &counter{}
-		c, err := New(Options[string]{Store: st, Codec: String(), Recorder: n, Node: "n2", Join: func(shard.Watcher) {}, Tell: func(lease.GroupMember, []byte) {}, Timeout: time.Hour})
+		c, err := New(Options[string]{Store: st, Codec: String(), Recorder: n, Peers: telling{node: "n2"}, Timeout: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Shared(shared(c, 7, "k")) // whose primary has not spoken
+		c.sharedWith(shared(c, 7, "k")) // whose primary has not spoken
 		answered := make(chan error, 3)
 		for range 3 {
 			go func() {
@@ -241,7 +240,7 @@ func TestLateReadersOfACopy(t *testing.T) {
 			t.Errorf("%+v, %v", e, err)
 		}
 		for range 2 {
-			if !c.Told(appendMessage(nil, replica.Cacheable{Gen: 7})) {
+			if !c.told(appendMessage(nil, replica.Cacheable{Gen: 7})) {
 				t.Error("a closed cache cannot read")
 			}
 		}
@@ -257,9 +256,9 @@ func TestAReaderOfACopyGivesUp(t *testing.T) {
 		if _, err := st.Store.Commit(t.Context(), store.ID{1}, row); err != nil {
 			t.Fatal(err)
 		}
-		c := open(t, Options[string]{Store: st, Codec: String(), Node: "n2", Join: func(shard.Watcher) {}, Tell: func(lease.GroupMember, []byte) {}, Timeout: time.Hour})
-		c.Shared(shared(c, 7, "k"))
-		c.Told(appendMessage(nil, replica.Cacheable{Gen: 7}))
+		c := open(t, Options[string]{Store: st, Codec: String(), Peers: telling{node: "n2"}, Timeout: time.Hour})
+		c.sharedWith(shared(c, 7, "k"))
+		c.told(appendMessage(nil, replica.Cacheable{Gen: 7}))
 		impatient := errors.New("impatient")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, impatient)
 		defer cancel()
@@ -299,9 +298,9 @@ func TestAsideAReaderOfACopy(t *testing.T) {
 		if _, err := st.Commit(t.Context(), store.ID{1}, []store.Mutation{{Key: "k", Value: []byte("v")}}); err != nil {
 			t.Fatal(err)
 		}
-		c := open(t, Options[string]{Store: st, Codec: String(), Node: "n2", Join: func(shard.Watcher) {}, Tell: func(lease.GroupMember, []byte) {}, Timeout: time.Hour})
-		c.Shared(shared(c, 7, "k"))
-		c.Told(appendMessage(nil, replica.Cacheable{Gen: 7}))
+		c := open(t, Options[string]{Store: st, Codec: String(), Peers: telling{node: "n2"}, Timeout: time.Hour})
+		c.sharedWith(shared(c, 7, "k"))
+		c.told(appendMessage(nil, replica.Cacheable{Gen: 7}))
 		got := make(chan error, 1)
 		go func() {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -158,12 +158,12 @@ func TestAViewIsRecorded(t *testing.T) {
 func TestAnExtendedLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &counter{}
-		c := open(t, Options[string]{Store: memory.New(memory.Options{}), Codec: String(), Recorder: n, Join: func(shard.Watcher) {}})
+		c := open(t, Options[string]{Store: memory.New(memory.Options{}), Codec: String(), Recorder: n, Peers: hooks{}})
 		l, now := lease.Lease{Gen: 1}, c.opt.Clock.Now()
 		h := shard.NewHandle(l, c.opt.Clock, now+ticks.Tick(time.Minute))
-		c.Acquired(h, 0)
+		c.acquired(h, 0)
 		synctest.Wait()
-		c.Extended(shard.NewHandle(l, c.opt.Clock, now+ticks.Tick(time.Hour)))
+		c.extended(shard.NewHandle(l, c.opt.Clock, now+ticks.Tick(time.Hour)))
 		time.Sleep(time.Minute)
 		if err := c.Put(t.Context(), "k", "v"); err != nil || !c.Owns("k") || c.Standing("k") != Kept {
 			t.Errorf("under a lease that was extended: %v, %v", err, c.Standing("k"))
@@ -172,12 +172,12 @@ func TestAnExtendedLease(t *testing.T) {
 		if err := c.Put(t.Context(), "k", "v"); !errors.Is(err, ErrNotOwner) || c.Owns("k") || c.Standing("k") != Nobody {
 			t.Errorf("when it is over: %v, %v", err, c.Standing("k"))
 		}
-		if own, _ := c.Leases(); own != 1 {
+		if own, _ := c.leases(); own != 1 {
 			t.Errorf("%d leases", own)
 		}
 		h.Revoke()
-		c.Revoked(h)
-		if own, copies := c.Leases(); own != 0 || copies != 0 || len(c.Loads()) != 0 {
+		c.revoked(h)
+		if own, copies := c.leases(); own != 0 || copies != 0 || len(c.sliceLoads()) != 0 {
 			t.Errorf("%d leases, %d copies when it was recalled", own, copies)
 		}
 	})
@@ -279,7 +279,7 @@ func TestVersionsOnly(t *testing.T) {
 // Hits stops at the first key that is not there, or may not be served, wherever that lies.
 func TestHitsStopsAnywhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := open(t, Options[string]{Store: memory.New(memory.Options{}), Codec: String(), Join: func(shard.Watcher) {}})
+		c := open(t, Options[string]{Store: memory.New(memory.Options{}), Codec: String(), Peers: hooks{}})
 		now := c.opt.Clock.Now()
 		holds := newValidity(shard.NewHandle(lease.Lease{Gen: 1}, c.opt.Clock, now+ticks.Tick(time.Hour)))
 		over := newValidity(shard.NewHandle(lease.Lease{Gen: 2}, c.opt.Clock, now))
@@ -351,15 +351,15 @@ func TestReadyOfManyKeys(t *testing.T) {
 func TestALeaseThatReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, rec := newStubborn(), &causes{}
-		c := open(t, Options[string]{Store: st, Codec: String(), Recorder: rec, Join: func(shard.Watcher) {}})
-		c.Acquired(shard.NewHandle(lease.Lease{Gen: 1}, c.opt.Clock, c.opt.Clock.Now()+ticks.Tick(time.Minute)), 0)
+		c := open(t, Options[string]{Store: st, Codec: String(), Recorder: rec, Peers: hooks{}})
+		c.acquired(shard.NewHandle(lease.Lease{Gen: 1}, c.opt.Clock, c.opt.Clock.Now()+ticks.Tick(time.Minute)), 0)
 		synctest.Wait()
 		if err := c.Put(t.Context(), "k", "v"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
 		st.fail(CallSetGuard, errors.New("no answer"))
-		c.Acquired(shard.NewHandle(lease.Lease{Gen: 2}, c.opt.Clock, 1<<62), 0)
+		c.acquired(shard.NewHandle(lease.Lease{Gen: 2}, c.opt.Clock, 1<<62), 0)
 		synctest.Wait()
 		if e, err := c.GetEntry(t.Context(), "k"); err != nil || !e.Guarding || rec.of != [MissCauses]int{Invalid: 1} {
 			t.Errorf("%+v, %v, %v", e, err, rec.of)
@@ -447,10 +447,6 @@ func TestDefaults(t *testing.T) {
 	}
 	if opt.MaxBytes, opt.Timeout = -1, 1; opt.check() != nil || opt.MaxBytes != -1 || opt.Timeout != 1 {
 		t.Errorf("%+v", opt)
-	}
-	opt.Peers, opt.Offer = &other{}, func(context.Context, string, lease.Gen, []Offer) {}
-	if err := opt.check(); err == nil {
-		t.Error("entries are to be offered in two ways")
 	}
 	if _, err := NewView[string, *textTx](nil, newTables().text, Options[string]{Codec: String()}); err == nil {
 		t.Error("a view of no tables")

@@ -29,10 +29,10 @@ func TestMissesSayWhy(t *testing.T) {
 			}
 			return nil
 		}})
-		c := open(t, Options[string]{Store: st, Codec: String(), Recorder: rec, Join: func(shard.Watcher) {}})
+		c := open(t, Options[string]{Store: st, Codec: String(), Recorder: rec, Peers: hooks{}})
 		const leased = time.Hour
 		start := c.opt.Clock.Now()
-		c.Acquired(shard.NewHandle(lease.Lease{Gen: 1}, c.opt.Clock, start+ticks.Tick(leased)), 0)
+		c.acquired(shard.NewHandle(lease.Lease{Gen: 1}, c.opt.Clock, start+ticks.Tick(leased)), 0)
 		synctest.Wait()
 		until := func(at ticks.Tick) { time.Sleep(time.Duration(at - c.opt.Clock.Now())) }
 		get := func(key string, want map[MissCause]int) {
@@ -157,11 +157,11 @@ func TestLoadsAreNearTheTruth(t *testing.T) {
 	for name, hit := range hits {
 		for _, times := range []int{1, 2048, 3000} {
 			synctest.Test(t, func(t *testing.T) {
-				c := open(t, Options[string]{Store: memory.New(memory.Options{}), Codec: String(), Join: func(shard.Watcher) {}})
+				c := open(t, Options[string]{Store: memory.New(memory.Options{}), Codec: String(), Peers: hooks{}})
 				low := shard.NewHandle(lease.Lease{Gen: 4, Range: lease.Range{Low: "a", High: "k5"}}, c.opt.Clock, 1<<62)
 				high := shard.NewHandle(lease.Lease{Gen: 9, Range: lease.Range{Low: "k5", High: "z"}}, c.opt.Clock, 1<<62)
-				c.Acquired(low, 0)
-				c.Acquired(high, 0)
+				c.acquired(low, 0)
+				c.acquired(high, 0)
 				synctest.Wait()
 				for _, k := range []string{"b", "k5"} {
 					if err := c.Put(t.Context(), k, "v"); err != nil {
@@ -171,7 +171,7 @@ func TestLoadsAreNearTheTruth(t *testing.T) {
 				for c.opt.Clock.Now()%sampleEvery != 0 {
 					time.Sleep(time.Nanosecond)
 				}
-				c.Loads() // what was before does not count
+				c.sliceLoads() // what was before does not count
 				for range times {
 					if !hit(c) {
 						t.Fatal("no hit")
@@ -182,11 +182,11 @@ func TestLoadsAreNearTheTruth(t *testing.T) {
 					hit(c)
 				}
 				time.Sleep(time.Duration(sampleSpan) - 2)
-				if l := c.Loads(); l != nil {
+				if l := c.sliceLoads(); l != nil {
 					t.Errorf("%s: after a moment, %v", name, l)
 				}
 				time.Sleep(time.Nanosecond)
-				got, want := c.Loads(), uint64(times*sampleEvery*2) // in half a second
+				got, want := c.sliceLoads(), uint64(times*sampleEvery*2) // in half a second
 				if len(got) != 2 || got[0].Gen != 9 || got[1].Gen != 4 || got[1].Rate != 0 || len(got[1].Hot)+len(got[1].Sample) != 0 {
 					t.Fatalf("%s: %+v", name, got)
 				}
@@ -195,7 +195,7 @@ func TestLoadsAreNearTheTruth(t *testing.T) {
 					t.Errorf("%s: %d samples are the load %+v, want %d", name, times, l, want)
 				}
 				time.Sleep(time.Duration(sampleSpan))
-				if l := c.Loads(); len(l) != 2 || l[0].Rate != 0 {
+				if l := c.sliceLoads(); len(l) != 2 || l[0].Rate != 0 {
 					t.Errorf("%s: when nothing is asked any more, %v", name, l)
 				}
 			})
@@ -212,12 +212,12 @@ func TestSlowOperationsAreCounted(t *testing.T) {
 		rate := func(what string, want uint64, do func(i int)) {
 			t.Helper()
 			time.Sleep(time.Duration(sampleSpan))
-			c.Loads()
+			c.sliceLoads()
 			for i := range 2 * sampleEvery {
 				do(i)
 			}
 			time.Sleep(time.Duration(sampleSpan))
-			l := c.Loads()
+			l := c.sliceLoads()
 			if len(l) != 1 || l[0].Rate > want || want-l[0].Rate > want/100 {
 				t.Errorf("%s are the load %+v, want %d", what, l, want)
 			}
@@ -239,7 +239,7 @@ func TestSlowOperationsAreCounted(t *testing.T) {
 			keys[i] = fmt.Sprint("k", i)
 		}
 		time.Sleep(time.Duration(sampleSpan))
-		c.Loads()
+		c.sliceLoads()
 		for offset := range ticks.Tick(sampleEvery) { // the instant says which of the first keys is sampled
 			for c.opt.Clock.Now()%sampleEvery != offset {
 				time.Sleep(time.Nanosecond)
@@ -249,7 +249,7 @@ func TestSlowOperationsAreCounted(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Duration(sampleSpan))
-		if l := c.Loads(); len(l[0].Sample) != batch || len(l[0].Hot) != 4 {
+		if l := c.sliceLoads(); len(l[0].Sample) != batch || len(l[0].Hot) != 4 {
 			t.Errorf("%d of %d hits are sampled: %+v", len(l[0].Sample), batch*sampleEvery, l[0])
 		}
 	})

@@ -82,14 +82,13 @@ func newClusterOver(t *testing.T, nodes int, st memory.Options, opt Options[stri
 	for i := range nodes {
 		o := opt
 		o.Store, o.Codec = c.st, String()
-		o.Offer = func(_ context.Context, next string, after lease.Gen, batch []Offer) {
+		offer := func(_ context.Context, next string, after lease.Gen, batch []Offer) {
 			if c.ready.Load() {
-				c.post(func() { c.caches[next[1]-'0'].Offered(after, batch) })
+				c.post(func() { c.caches[next[1]-'0'].offered(after, batch) })
 			}
 		}
 		name := fmt.Sprintf("n%d", i)
-		o.Node, o.Tell = name, c.tell
-		o.Join = func(w shard.Watcher) {
+		join := func(w Participant) {
 			c.nodes[i].Store(shard.StartNode(shard.NodeOptions{
 				NodeOptions: lease.NodeOptions{Node: name, Addr: name, Host: name, Drift: 200, Groups: true}, Beat: 50 * time.Millisecond, Watch: w,
 				Send: func(msg any) {
@@ -99,6 +98,7 @@ func newClusterOver(t *testing.T, nodes int, st memory.Options, opt Options[stri
 				},
 			}))
 		}
+		o.Peers = telling{hooks: hooks{join: join, offer: offer}, node: name, tell: c.tell}
 		cache, err := New(o)
 		if err != nil {
 			t.Fatal(err)
@@ -120,7 +120,7 @@ func (c *cluster) tell(to lease.GroupMember, message []byte) {
 			if c.muted.Load() == int64(to.Addr[1]-'0')+1 {
 				return
 			}
-			if !c.caches[to.Addr[1]-'0'].Told(message) {
+			if !c.caches[to.Addr[1]-'0'].told(message) {
 				panic("a message cannot be read")
 			}
 		})

@@ -49,14 +49,14 @@ func TestOffersAreTakenWhole(t *testing.T) {
 			if _, _, ok := read(peers.asked[1:i]); ok {
 				t.Errorf("%d of %d bytes are taken", i, len(peers.asked))
 			}
-			if reply := c.Serve(t.Context(), peers.asked[:i]); reply[0] != sayError {
+			if reply := c.serve(t.Context(), peers.asked[:i]); reply[0] != sayError {
 				t.Errorf("%d of %d bytes are answered with %q", i, len(peers.asked), reply)
 			}
 		}
 		if _, _, ok := read(append(peers.asked[1:len(peers.asked):len(peers.asked)], 0)); ok {
 			t.Error("a byte too many is taken")
 		}
-		if reply := c.Serve(t.Context(), peers.asked); reply[0] != sayYes {
+		if reply := c.serve(t.Context(), peers.asked); reply[0] != sayYes {
 			t.Errorf("answered with %q", reply)
 		}
 	}

@@ -46,7 +46,7 @@ func newGroup(t *testing.T, opt Options[string]) *group {
 	members := lease.Group{{Node: "n1", Addr: "n1"}, {Node: "n2", Addr: "n2"}}
 	for _, m := range members {
 		o := opt
-		o.Store, o.Codec, o.Recorder, o.Node, o.Join, o.Tell = g.st, String(), g.count, m.Node, func(shard.Watcher) {}, g.tell
+		o.Store, o.Codec, o.Recorder, o.Peers = g.st, String(), g.count, telling{node: m.Node, tell: g.tell}
 		g.nodes[m.Node] = open(t, o)
 	}
 	l := lease.Lease{Gen: 5, Range: lease.Range{Low: "k", High: "k\x00"}}
@@ -55,8 +55,8 @@ func newGroup(t *testing.T, opt Options[string]) *group {
 	g.lease.Group = members
 	copies := shard.NewHandle(l, clock, 1<<62)
 	copies.Group, copies.Copy = members, true
-	g.nodes["n1"].Acquired(g.lease, 0)
-	g.nodes["n2"].Shared(copies)
+	g.nodes["n1"].acquired(g.lease, 0)
+	g.nodes["n2"].sharedWith(copies)
 	time.Sleep(time.Second)
 	return g
 }
@@ -71,7 +71,7 @@ func (g *group) tell(to lease.GroupMember, message []byte) {
 	if f, ok := m.(replica.Finish); ok && f.Row != nil {
 		g.along++
 	}
-	time.AfterFunc(time.Millisecond, func() { g.nodes[to.Node].Told(message) })
+	time.AfterFunc(time.Millisecond, func() { g.nodes[to.Node].told(message) })
 }
 
 // lose has messages lost from here on.
@@ -215,7 +215,7 @@ func TestAWriteWaitsForAReplica(t *testing.T) {
 				}
 			}
 			g.lease.Revoke()
-			g.nodes["n1"].Revoked(g.lease)
+			g.nodes["n1"].revoked(g.lease)
 			synctest.Wait()
 			if !gives {
 				for _, answer := range []chan error{written, locked} {
@@ -224,7 +224,7 @@ func TestAWriteWaitsForAReplica(t *testing.T) {
 					}
 				}
 			}
-			if own, copies := g.nodes["n1"].Leases(); own != 0 || copies != 0 || g.count.commits.Load() != commits {
+			if own, copies := g.nodes["n1"].leases(); own != 0 || copies != 0 || g.count.commits.Load() != commits {
 				t.Errorf("%d leases, %d copies, %d commits", own, copies, g.count.commits.Load()-commits)
 			}
 			if g.nodes["n1"].Owns("k") || g.nodes["n1"].members.primary.Busy() {

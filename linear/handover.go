@@ -24,11 +24,11 @@ const (
 	offerOverhead = 32
 )
 
-// HandedOver implements shard.Watcher: it offers the entries of the part that moves to the next
+// handedOver offers the entries of the part that moves to the next
 // owner. A key with a write in flight has no entry. Entries that expire are not offered, because
 // the next owner's clock cannot count their TTL.
-func (c *Cache[V]) HandedOver(h *shard.Handle, over lease.Range, under lease.Gen, next string) {
-	if c.opt.Offer == nil || c.opt.MaxBytes < 0 {
+func (c *Cache[V]) handedOver(h *shard.Handle, over lease.Range, under lease.Gen, next string) {
+	if _, single := c.opt.Peers.(alone); single || c.opt.MaxBytes < 0 {
 		return
 	}
 	c.mu.Lock()
@@ -47,8 +47,8 @@ func (c *Cache[V]) HandedOver(h *shard.Handle, over lease.Range, under lease.Gen
 	})
 }
 
-// Offers waits until every transfer that is under way has ended, or until ctx ends.
-func (c *Cache[V]) Offers(ctx context.Context) error {
+// offersDone waits until every transfer that is under way has ended, or until ctx ends.
+func (c *Cache[V]) offersDone(ctx context.Context) error {
 	c.mu.Lock()
 	under := slices.Collect(maps.Keys(c.offering))
 	c.mu.Unlock()
@@ -85,17 +85,17 @@ func (c *Cache[V]) offer(h *shard.Handle, over lease.Range, under lease.Gen, nex
 		if ctx.Err() != nil {
 			return
 		}
-		c.opt.Offer(ctx, next, under, batch)
+		c.offerPeers(ctx, next, under, batch)
 		batch, size = nil, 0
 	}
 	if len(batch) > 0 && ctx.Err() == nil {
-		c.opt.Offer(ctx, next, under, batch)
+		c.offerPeers(ctx, next, under, batch)
 	}
 }
 
-// Offered takes entries that the owner of generation after had in memory when it gave their slice
+// offered takes entries that the owner of generation after had in memory when it gave their slice
 // up for this node. The cache keeps those that are certainly the latest (R19).
-func (c *Cache[V]) Offered(after lease.Gen, batch []Offer) {
+func (c *Cache[V]) offered(after lease.Gen, batch []Offer) {
 	for _, o := range batch {
 		if o.Bare && !c.opt.VersionsOnly {
 			continue

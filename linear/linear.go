@@ -81,24 +81,10 @@ type Options[V any] struct {
 	// Drift bounds how much this machine's clock may run fast or slow, in millionths. Default 200.
 	Drift int64
 	Clock clock.Clock
-	// Join gives the cache the slices that it may own. New calls Join once, with the cache as the
-	// watcher of a shard.Node. Default: the cache owns every key, which is right only if no other
-	// process has opened the store.
-	Join func(w shard.Watcher)
-	// Offer carries entries to the node at the address next, which takes over their slice. The
-	// cache there takes them with Offered. Offer returns when they have arrived, or were lost,
-	// which is allowed. Each call has up to about 256 KiB of entries; the cache holds no lock
-	// during the call. Default: no entries are transferred, and the next owner begins with an empty
-	// memory.
-	Offer func(ctx context.Context, next string, after lease.Gen, batch []Offer)
-	// Tell carries a message to the cache of another node that has a copy of the same key. The
-	// cache there takes the message with Told. Tell is called under a lock, so it must not block;
-	// it may lose the message. Node is this incarnation's name as the leases have it. Default: keys
-	// are not replicated, and the node must not ask for leases of groups.
-	Tell func(to lease.GroupMember, message []byte)
-	Node string
-	// Peers are the other nodes of a cluster. A View reads from them, and locks keys at them. Peers
-	// replaces Join and Offer. Default: there are no peers.
+	// Peers are the other nodes of a cluster, which share the keys among themselves: the cache owns
+	// the slices that Peers give it, takes their entries over, and locks keys at their owners.
+	// Default: the cache owns every key, which is right only if no other process has opened the
+	// store.
 	Peers Peers
 	// Recorder counts what happens. Default: nothing is recorded.
 	Recorder Recorder
@@ -119,8 +105,6 @@ func (o *Options[V]) check() error {
 	}
 	if o.Peers == nil {
 		o.Peers = alone{}
-	} else if o.Join != nil || o.Offer != nil {
-		return errors.New("linear: Options.Peers takes the place of Join and Offer; leave them out")
 	}
 	if o.MaxBytes == 0 {
 		o.MaxBytes = 256 << 20
@@ -210,16 +194,12 @@ func New[V any](opt Options[V]) (*Cache[V], error) {
 	}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.pod = clink.NewPod(clink.Options{Incarnation: rand.Uint64(), Drift: opt.Drift, Queue: opt.Queue, Tags: true, Entry: c.entry})
-	c.members = newMembers(opt.Node, opt.Drift)
-	_, single := opt.Peers.(alone)
-	switch {
-	case !single:
-		c.opt.Offer = c.offerPeers
-		opt.Peers.Join(c)
-	case opt.Join != nil:
-		opt.Join(c)
-	default:
-		c.Acquired(shard.NewHandle(lease.Lease{Gen: 1}, opt.Clock, 1<<63-1), 0)
+	messenger, _ := opt.Peers.(Messenger)
+	c.members = newMembers(messenger, opt.Drift)
+	if _, single := opt.Peers.(alone); single {
+		c.acquired(shard.NewHandle(lease.Lease{Gen: 1}, opt.Clock, 1<<63-1), 0)
+	} else {
+		opt.Peers.Join(part[V]{c})
 	}
 	return c, nil
 }
@@ -460,9 +440,9 @@ func (c *Cache[V]) Len() int { return c.kept.EstimatedSize() }
 // Bytes returns about how many bytes of memory the entries take.
 func (c *Cache[V]) Bytes() int64 { return int64(c.kept.WeightedSize()) }
 
-// Leases returns how many leases the cache holds of slices that it owns, and how many of keys that
+// leases returns how many leases the cache holds of slices that it owns, and how many of keys that
 // it keeps copies of.
-func (c *Cache[V]) Leases() (own, copies int) {
+func (c *Cache[V]) leases() (own, copies int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.validities) - len(c.members.leases), len(c.members.leases)

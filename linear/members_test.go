@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/check"
-	"github.com/freshet-cache/freshet/shard/lease"
 	"github.com/freshet-cache/freshet/store/memory"
 )
 
@@ -24,7 +23,7 @@ func (c *cluster) share(t *testing.T, key string) int {
 		owner = slices.IndexFunc(c.caches, func(cache *Cache[string]) bool { return cache.Owns(key) })
 		copies := 0
 		for _, cache := range c.caches {
-			if cache.Shares(key) {
+			if cache.mayCopy(key) {
 				copies++
 			}
 		}
@@ -68,7 +67,7 @@ func TestReplicasFollow(t *testing.T) {
 			}
 			return e.Hit && e.Copy == (i != owner)
 		})
-		if own, copies := cache.Leases(); (copies == 1) == (i == owner) || own == 0 && i == owner {
+		if own, copies := cache.leases(); (copies == 1) == (i == owner) || own == 0 && i == owner {
 			t.Errorf("node %d has %d leases and %d copies", i, own, copies)
 		}
 	}
@@ -206,22 +205,22 @@ func (cl *client) hot(t *testing.T, key string, n int) {
 
 // A node that shares nothing is told of it by others, late: it keeps nothing.
 func TestToldOfWhatItDoesNotShare(t *testing.T) {
-	c, err := New(Options[string]{Store: memory.New(memory.Options{}), Codec: String(), Node: "n0", Tell: func(lease.GroupMember, []byte) {}})
+	c, err := New(Options[string]{Store: memory.New(memory.Options{}), Codec: String(), Peers: telling{node: "n0"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range [][]byte{{sayCacheable, 1}, {sayInvalidate, 1, 1}, {sayFinish, 1, 1, 1, 1, 'v'}, {sayReport, 1, 1, 1, 2, 'n', '1'}} {
-		if !c.Told(m) {
+		if !c.told(m) {
 			t.Errorf("%q cannot be read", m)
 		}
 	}
-	if c.Len() != 0 || c.Told([]byte{sayFinish}) || c.Told(nil) || c.Told([]byte("z1")) {
+	if c.Len() != 0 || c.told([]byte{sayFinish}) || c.told(nil) || c.told([]byte("z1")) {
 		t.Error("it has taken what it could not")
 	}
 	if err := c.Close(context.Background()); err != nil {
 		t.Error(err)
 	}
-	if !c.Told([]byte{sayCacheable, 1}) {
+	if !c.told([]byte{sayCacheable, 1}) {
 		t.Error("a closed cache cannot read")
 	}
 }

@@ -20,19 +20,19 @@ import (
 // offering is a cache that owns every key under generation 1, and counts what it offers.
 func offering(t *testing.T, opt Options[string], offer func(ctx context.Context, batch []Offer)) (*Cache[string], *shard.Handle) {
 	t.Helper()
-	opt.Store, opt.Join = memory.New(memory.Options{}), func(shard.Watcher) {}
+	opt.Store = memory.New(memory.Options{})
 	if opt.Codec == nil {
 		opt.Codec = String()
 	}
-	opt.Offer = func(ctx context.Context, next string, after lease.Gen, batch []Offer) {
+	opt.Peers = hooks{offer: func(ctx context.Context, next string, after lease.Gen, batch []Offer) {
 		if next != "n2" || after != 1 {
 			t.Errorf("offered to %s, after %d", next, after)
 		}
 		offer(ctx, batch)
-	}
+	}}
 	c := open(t, opt)
 	h := shard.NewHandle(lease.Lease{Gen: 1}, c.opt.Clock, 1<<62)
-	c.Acquired(h, 0)
+	c.acquired(h, 0)
 	synctest.Wait()
 	return c, h
 }
@@ -76,8 +76,8 @@ func TestHandOversComeInBatches(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			cache.HandedOver(h, lease.Range{}, 1, "n2")
-			if err := cache.Offers(t.Context()); err != nil {
+			cache.handedOver(h, lease.Range{}, 1, "n2")
+			if err := cache.offersDone(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if batches != c.want || !maps.Equal(got, want) {
@@ -103,29 +103,29 @@ func TestAReceiverThatTakesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		cache.HandedOver(h, lease.Range{}, 1, "n2")
+		cache.handedOver(h, lease.Range{}, 1, "n2")
 		impatient := errors.New("impatient")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, impatient)
 		defer cancel()
-		if err := cache.Offers(ctx); !errors.Is(err, impatient) {
+		if err := cache.offersDone(ctx); !errors.Is(err, impatient) {
 			t.Errorf("who waits for an offer that takes long is told %v", err)
 		}
-		if err := cache.Offers(t.Context()); err != nil || batches != 1 || ended == nil {
+		if err := cache.offersDone(t.Context()); err != nil || batches != 1 || ended == nil {
 			t.Errorf("%v; %d batches were sent to a node that takes nothing", err, batches)
 		}
-		if err := cache.Offers(t.Context()); err != nil || len(cache.offering) != 0 {
+		if err := cache.offersDone(t.Context()); err != nil || len(cache.offering) != 0 {
 			t.Errorf("%v; %d offers are under way", err, len(cache.offering))
 		}
-		cache.HandedOver(h, lease.Range{}, 1, "n2")
+		cache.handedOver(h, lease.Range{}, 1, "n2")
 		synctest.Wait()
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := cache.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || batches != 2 {
 			t.Errorf("%v, %d batches", err, batches)
 		}
-		cache.HandedOver(h, lease.Range{}, 1, "n2")
+		cache.handedOver(h, lease.Range{}, 1, "n2")
 		synctest.Wait()
-		if err := cache.Offers(t.Context()); err != nil || batches != 2 {
+		if err := cache.offersDone(t.Context()); err != nil || batches != 2 {
 			t.Errorf("a closed cache offers: %v, %d batches", err, batches)
 		}
 	})
@@ -161,7 +161,7 @@ func TestWhatGoesAlong(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		cache.HandedOver(h, lease.Range{}, 1, "n2")
+		cache.handedOver(h, lease.Range{}, 1, "n2")
 		synctest.Wait()
 		if len(got) != 1 || got[0].Key != "fine" || got[0].Bare || string(got[0].Value) != "fine" {
 			t.Errorf("offered %+v", got)
@@ -182,7 +182,7 @@ func TestWhatGoesAlong(t *testing.T) {
 		if _, err := versions.Delete(t.Context(), "gone"); err != nil {
 			t.Fatal(err)
 		}
-		versions.HandedOver(h, lease.Range{}, 1, "n2")
+		versions.handedOver(h, lease.Range{}, 1, "n2")
 		synctest.Wait()
 		for _, o := range got {
 			if o.Exists != (o.Key == "there") || o.Bare != o.Exists || len(o.Value) != 0 || o.Version == 0 {
@@ -194,14 +194,14 @@ func TestWhatGoesAlong(t *testing.T) {
 		}
 		for only, want := range map[bool]int{true: 2, false: 1} { // an absence is whole without a value
 			n := &counter{}
-			next := open(t, Options[string]{Store: memory.New(memory.Options{}), Codec: String(), VersionsOnly: only, Recorder: n, Join: func(shard.Watcher) {}})
-			next.Acquired(shard.NewHandle(lease.Lease{Gen: 2}, next.opt.Clock, 1<<62), 1)
+			next := open(t, Options[string]{Store: memory.New(memory.Options{}), Codec: String(), VersionsOnly: only, Recorder: n, Peers: hooks{}})
+			next.acquired(shard.NewHandle(lease.Lease{Gen: 2}, next.opt.Clock, 1<<62), 1)
 			synctest.Wait()
-			next.Offered(1, got)
+			next.offered(1, got)
 			if next.Len() != want || n.events[0].Load() != 0 {
 				t.Errorf("of %+v a cache of versions only %v keeps %d, want %d", got, only, next.Len(), want)
 			}
-			next.Offered(3, []Offer{{Key: "other", Exists: true, Value: []byte("v"), Version: 2, Bare: only}})
+			next.offered(3, []Offer{{Key: "other", Exists: true, Value: []byte("v"), Version: 2, Bare: only}})
 			if next.Len() != want {
 				t.Error("what somebody else offers is kept")
 			}
@@ -216,9 +216,9 @@ func TestNothingIsOffered(t *testing.T) {
 		if err := cache.Put(t.Context(), "k", "v"); err != nil || cache.Len() != 0 {
 			t.Errorf("%v, %d entries", err, cache.Len())
 		}
-		cache.HandedOver(h, lease.Range{}, 1, "n2")
+		cache.handedOver(h, lease.Range{}, 1, "n2")
 		silent := open(t, Options[string]{Store: memory.New(memory.Options{}), Codec: String()})
-		silent.HandedOver(h, lease.Range{}, 1, "n2")
+		silent.handedOver(h, lease.Range{}, 1, "n2")
 		if len(cache.offering)+len(silent.offering) != 0 {
 			t.Error("an offer is under way")
 		}
@@ -246,19 +246,19 @@ func TestOffersGoThroughPeers(t *testing.T) {
 		}
 		h := w.handles["k"]
 		h.Revoke()
-		caches[0].Revoked(h)
+		caches[0].revoked(h)
 		next := shard.NewHandle(lease.Lease{Range: h.Range, Gen: 9}, clock.Clock{}, 1<<62)
-		caches[1].Acquired(next, h.Gen)
+		caches[1].acquired(next, h.Gen)
 		synctest.Wait()
 		w.deaf["n2"] = true
-		caches[0].HandedOver(h, h.Range, h.Gen, "n2")
+		caches[0].handedOver(h, h.Range, h.Gen, "n2")
 		synctest.Wait()
 		if caches[1].Len() != 0 || !strings.Contains(said.String(), "not handed over") {
 			t.Errorf("%d entries came to a node that cannot be reached; it is said that %q", caches[1].Len(), said.String())
 		}
 		said.Reset()
 		w.deaf["n2"] = false
-		caches[0].HandedOver(h, h.Range, h.Gen, "n2")
+		caches[0].handedOver(h, h.Range, h.Gen, "n2")
 		synctest.Wait()
 		if e, ok := caches[1].Peek("k"); !ok || e.Value != "v" || said.Len() != 0 {
 			t.Errorf("%+v, %v; it is said that %q", e, ok, said.String())

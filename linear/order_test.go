@@ -68,7 +68,7 @@ func TestClockIsReadAfterTheLookUp(t *testing.T) {
 // openAt is a cache that owns nothing yet, over the given map.
 func openAt(t *testing.T, opt *otter.Options[string, entry[string]]) *Cache[string] {
 	t.Helper()
-	c := open(t, Options[string]{Store: memory.New(memory.Options{}), Codec: String(), Join: func(shard.Watcher) {}})
+	c := open(t, Options[string]{Store: memory.New(memory.Options{}), Codec: String(), Peers: hooks{}})
 	c.kept.StopAllGoroutines()
 	c.kept = otter.Must(opt)
 	c.entries = c.kept
@@ -140,12 +140,12 @@ func TestWhatOutlivesItsLease(t *testing.T) {
 func TestWhatIsOffered(t *testing.T) {
 	var got []Offer
 	cache := openAt(t, &otter.Options[string, entry[string]]{})
-	cache.opt.Offer = func(_ context.Context, next string, after lease.Gen, batch []Offer) {
+	cache.opt.Peers = hooks{offer: func(_ context.Context, next string, after lease.Gen, batch []Offer) {
 		if next != "n2" || after != 7 {
 			t.Errorf("offered to %s, after generation %d", next, after)
 		}
 		got = append(got, batch...)
-	}
+	}}
 	now := cache.opt.Clock.Now()
 	h, other := shard.NewHandle(lease.Lease{Gen: 7}, cache.opt.Clock, now), shard.NewHandle(lease.Lease{Gen: 6}, cache.opt.Clock, now)
 	r, before := newValidity(h), newValidity(other)
@@ -159,8 +159,8 @@ func TestWhatIsOffered(t *testing.T) {
 	} {
 		cache.kept.Set(key, e)
 	}
-	cache.HandedOver(h, lease.Range{Low: "b", High: "c"}, 7, "n2")
-	if err := cache.Offers(t.Context()); err != nil {
+	cache.handedOver(h, lease.Range{Low: "b", High: "c"}, 7, "n2")
+	if err := cache.offersDone(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	slices.SortFunc(got, func(a, b Offer) int { return strings.Compare(a.Key, b.Key) })

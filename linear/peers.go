@@ -12,14 +12,16 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// Peers are the nodes of a cluster, this process included, as a View sees them. A node.Space
-// implements Peers.
+// Peers are the nodes of a cluster, this process included, as a Cache or a View sees them. A
+// node.Space implements Peers, and so does the node itself for the keys of Redis clients.
 type Peers interface {
 	// Join receives this node's part of the space: it takes the slices that this node may own, and
 	// answers the requests of the other nodes. The cache calls Join once.
 	Join(m Participant)
 	// Owner returns the name of the node that owns key, as far as this node knows; the name is
-	// empty if the key has no owner. All nodes use the same names. Self returns this node's name.
+	// empty if the key has no owner. All nodes use the same names. Self returns this node's name. A
+	// read that is not served from memory asks the owner before it asks the store. If the caller
+	// has asked the owner itself, Owner may return the empty name for every key.
 	Owner(key string) string
 	Self() string
 	// Call sends a request to the same space at the node called owner, whose Participant answers
@@ -27,14 +29,54 @@ type Peers interface {
 	Call(ctx context.Context, owner string, request []byte) ([]byte, error)
 }
 
-// Participant is this node's part of a space.
+// Messenger is a Peers whose nodes keep copies of hot keys (linear/replica).
+type Messenger interface {
+	Peers
+	// Incarnation returns the name of this node as the leases have it.
+	Incarnation() string
+	// Tell carries a message to the cache of another node that has a copy of the same key, whose
+	// Participant is Told. Tell is called under a lock, so it must not block; it may lose the
+	// message.
+	Tell(to lease.GroupMember, message []byte)
+}
+
+// Participant is this node's part of a space, as the cache gives it to Peers.
 type Participant interface {
-	shard.Watcher
+	// The leases of this node, and those under which it keeps copies.
+	shard.Sharer
 	// Serve answers a request of another node.
 	Serve(ctx context.Context, request []byte) []byte
-	// Loads returns the load of each slice since the last call.
+	// Told takes a message of another node's cache, see Messenger. Messages may come late, twice, or
+	// in another order. Told reports whether it could decode the message.
+	Told(message []byte) bool
+	// Loads returns the load of each slice since the last call, for the assigner. It includes slices
+	// without any operation, because otherwise the assigner would assume their former load.
 	Loads() []lease.Load
+	// MayCopy reports whether this node may keep a copy of key, which another node owns.
+	MayCopy(key string) bool
+	// Leases counts the slices that this node owns, and the keys of which it may keep copies.
+	Leases() (own, copies int)
+	// Offers waits until every transfer of entries to their next owner has ended, or until ctx ends.
+	Offers(ctx context.Context) error
 }
+
+// part is a Cache as its Peers see it.
+type part[V any] struct{ c *Cache[V] }
+
+func (p part[V]) Acquired(h *shard.Handle, after lease.Gen) { p.c.acquired(h, after) }
+func (p part[V]) Extended(h *shard.Handle)                  { p.c.extended(h) }
+func (p part[V]) Revoked(h *shard.Handle)                   { p.c.revoked(h) }
+func (p part[V]) Shared(h *shard.Handle)                    { p.c.sharedWith(h) }
+func (p part[V]) Unshared(h *shard.Handle)                  { p.c.unshared(h) }
+func (p part[V]) HandedOver(h *shard.Handle, over lease.Range, under lease.Gen, next string) {
+	p.c.handedOver(h, over, under, next)
+}
+func (p part[V]) Serve(ctx context.Context, request []byte) []byte { return p.c.serve(ctx, request) }
+func (p part[V]) Told(message []byte) bool                         { return p.c.told(message) }
+func (p part[V]) Loads() []lease.Load                              { return p.c.sliceLoads() }
+func (p part[V]) MayCopy(key string) bool                          { return p.c.mayCopy(key) }
+func (p part[V]) Leases() (own, copies int)                        { return p.c.leases() }
+func (p part[V]) Offers(ctx context.Context) error                 { return p.c.offersDone(ctx) }
 
 // alone implements Peers for a node that has no peers.
 type alone struct{}
@@ -61,8 +103,8 @@ const (
 
 var errRequest = errors.New("linear: a request of another node cannot be read; run one version of freshet on all nodes")
 
-// Serve implements Participant.
-func (c *Cache[V]) Serve(ctx context.Context, request []byte) []byte {
+// serve answers a request of another node.
+func (c *Cache[V]) serve(ctx context.Context, request []byte) []byte {
 	f := fields{b: request}
 	switch f.byte() {
 	case askRead:
@@ -91,7 +133,7 @@ func (c *Cache[V]) Serve(ctx context.Context, request []byte) []byte {
 		}
 	case askOffer:
 		if after, batch, ok := f.offers(); ok {
-			c.Offered(after, batch)
+			c.offered(after, batch)
 			return []byte{sayYes}
 		}
 	}

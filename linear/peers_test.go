@@ -46,8 +46,8 @@ func TestRequestsOfOtherNodes(t *testing.T) {
 			}
 			return nil
 		}})
-		c := open(t, Options[string]{Store: st, Codec: odd{String()}, Join: func(shard.Watcher) {}})
-		c.Acquired(shard.NewHandle(lease.Lease{Gen: 1, Range: lease.Range{Low: "a", High: "x"}}, c.opt.Clock, 1<<62), 0)
+		c := open(t, Options[string]{Store: st, Codec: odd{String()}, Peers: hooks{}})
+		c.acquired(shard.NewHandle(lease.Lease{Gen: 1, Range: lease.Range{Low: "a", High: "x"}}, c.opt.Clock, 1<<62), 0)
 		synctest.Wait()
 		for _, k := range []string{"even", "k"} {
 			if err := c.Put(t.Context(), k, k); err != nil {
@@ -55,7 +55,7 @@ func TestRequestsOfOtherNodes(t *testing.T) {
 			}
 		}
 		e, _ := c.Peek("k")
-		ask := func(request []byte) string { return string(c.Serve(t.Context(), request)) }
+		ask := func(request []byte) string { return string(c.serve(t.Context(), request)) }
 		read := func(key string) []byte { return appendBytes([]byte{askRead}, key) }
 		row := string(appendBytesOf(sayYes, 1, e.Version, "k"))
 		for name, r := range map[string]struct {
@@ -141,13 +141,13 @@ func TestALoanAndItsEnd(t *testing.T) {
 			if err := c.Put(t.Context(), "a", "v"); err != nil {
 				t.Fatal(err)
 			}
-			if got := c.Serve(t.Context(), lockRequest(1, "a", "b")); got[0] != sayYes || len(got) != 1+2*16 || string(got[1:]) == string(make([]byte, 32)) {
+			if got := c.serve(t.Context(), lockRequest(1, "a", "b")); got[0] != sayYes || len(got) != 1+2*16 || string(got[1:]) == string(make([]byte, 32)) {
 				t.Fatalf("asked for a lock, it says %q", got)
 			}
 			if _, ok := c.Peek("a"); ok {
 				t.Error("what is locked is served")
 			}
-			if got := c.Serve(t.Context(), lockRequest(1, "a", "b")); got[0] != sayError || !strings.Contains(string(got), "twice") {
+			if got := c.serve(t.Context(), lockRequest(1, "a", "b")); got[0] != sayError || !strings.Contains(string(got), "twice") {
 				t.Errorf("asked again, it says %q", got)
 			}
 			written := make(chan error, 1)
@@ -163,7 +163,7 @@ func TestALoanAndItsEnd(t *testing.T) {
 			default:
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				if got := c.Serve(ctx, settleRequest(1, end)); string(got) != string([]byte{sayYes, byte(want)}) {
+				if got := c.serve(ctx, settleRequest(1, end)); string(got) != string([]byte{sayYes, byte(want)}) {
 					t.Errorf("told of %d, it says %q", end, got)
 				}
 			case crossowner.StatusUnknown + 1: // nothing is heard
@@ -180,7 +180,7 @@ func TestALoanAndItsEnd(t *testing.T) {
 				if locks, _ := c.underWay(); locks != 1 {
 					t.Errorf("%d locks are remembered", locks)
 				}
-				if got := c.Serve(t.Context(), settleRequest(1, crossowner.StatusUnknown)); string(got) != string([]byte{sayYes, byte(crossowner.Again)}) {
+				if got := c.serve(t.Context(), settleRequest(1, crossowner.StatusUnknown)); string(got) != string([]byte{sayYes, byte(crossowner.Again)}) {
 					t.Errorf("asked late, it says %q", got)
 				}
 			}
@@ -202,15 +202,15 @@ func TestLocksAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := open(t, Options[string]{Store: memory.New(memory.Options{}), Codec: String(), Timeout: time.Second})
 		synctest.Wait()
-		if got := c.Serve(t.Context(), lockRequest(1, "a")); got[0] != sayYes {
+		if got := c.serve(t.Context(), lockRequest(1, "a")); got[0] != sayYes {
 			t.Fatalf("%q", got)
 		}
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, errors.New("impatient"))
 		defer cancel()
-		if got := c.Serve(ctx, lockRequest(2, "a")); got[0] != sayError || !strings.Contains(string(got), "impatient") || !strings.Contains(string(got), "nothing was written") {
+		if got := c.serve(ctx, lockRequest(2, "a")); got[0] != sayError || !strings.Contains(string(got), "impatient") || !strings.Contains(string(got), "nothing was written") {
 			t.Errorf("who waits too long is told %q", got)
 		}
-		if got := c.Serve(t.Context(), lockRequest(3, "a")); got[0] != sayError || !strings.Contains(string(got), "deadline") {
+		if got := c.serve(t.Context(), lockRequest(3, "a")); got[0] != sayError || !strings.Contains(string(got), "deadline") {
 			t.Errorf("who waits for as long as a transaction may take is told %q", got)
 		}
 		if locks, callers := c.underWay(); locks != 1 || callers != 1 {
@@ -229,14 +229,14 @@ func TestLocksAreBounded(t *testing.T) {
 		for i := range maxCrossOwner {
 			c.crossOwner[clink.ID{9, byte(i >> 8), byte(i)}] = &locking[string]{}
 		}
-		if got := c.Serve(t.Context(), lockRequest(4, "b")); string(got) != string(sayBusy) {
+		if got := c.serve(t.Context(), lockRequest(4, "b")); string(got) != string(sayBusy) {
 			t.Errorf("a lock beyond the bound: %q", got)
 		}
 		delete(c.crossOwner, clink.ID{9})
-		if got := c.Serve(t.Context(), lockRequest(4, "b")); got[0] != sayYes {
+		if got := c.serve(t.Context(), lockRequest(4, "b")); got[0] != sayYes {
 			t.Errorf("the last lock within the bound: %q", got)
 		}
-		if got := c.Serve(t.Context(), settleRequest(4, crossowner.OK)); got[0] != sayYes {
+		if got := c.serve(t.Context(), settleRequest(4, crossowner.OK)); got[0] != sayYes {
 			t.Errorf("%q", got)
 		}
 		clear(c.crossOwner)

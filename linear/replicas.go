@@ -14,6 +14,7 @@ import (
 // members is the part of a cache that shares keys with other nodes, as their primary or as one of
 // their replicas.
 type members struct {
+	peers   Messenger // nil: keys are not replicated
 	primary *replica.Primary
 	held    map[replica.Call]clink.Output // outputs of the pod that the primary holds back
 	beating bool
@@ -22,9 +23,13 @@ type members struct {
 	leases  map[lease.Gen]*shard.Handle // also in Cache.validities
 }
 
-func newMembers(node string, drift int64) members {
+func newMembers(peers Messenger, drift int64) members {
+	node := ""
+	if peers != nil {
+		node = peers.Incarnation()
+	}
 	return members{
-		primary: replica.NewPrimary(), held: map[replica.Call]clink.Output{},
+		peers: peers, primary: replica.NewPrimary(), held: map[replica.Call]clink.Output{},
 		replica: replica.NewReplica(replica.Options{Node: node, Drift: drift}), leases: map[lease.Gen]*shard.Handle{},
 	}
 }
@@ -34,7 +39,7 @@ const memberBeat = 100 * time.Millisecond
 
 // notifyPrimary passes a lease with replicas to the primary's machine, before the pod learns of it.
 func (c *Cache[V]) notifyPrimary(h *shard.Handle) {
-	if c.opt.Tell == nil || len(h.Group) == 0 {
+	if c.members.peers == nil || len(h.Group) == 0 {
 		return
 	}
 	c.stepPrimary(replica.Acquired{Lease: h.Lease, Group: h.Group}, nil)
@@ -123,7 +128,7 @@ func (c *Cache[V]) stepPrimary(in replica.Input, asked []request) []request {
 	for _, out := range c.members.primary.Step(in, nil) {
 		switch out := out.(type) {
 		case replica.Send:
-			c.opt.Tell(out.To, appendMessage(nil, out.Message))
+			c.members.peers.Tell(out.To, appendMessage(nil, out.Message))
 		case replica.Pass:
 			held := c.members.held[out.Call]
 			delete(c.members.held, out.Call)
@@ -150,7 +155,7 @@ func (c *Cache[V]) stepReplica(in replica.Input, err error) (asked []request) {
 	for _, out := range c.members.replica.Step(c.opt.Clock.Now(), in, nil) {
 		switch out := out.(type) {
 		case replica.Send:
-			c.opt.Tell(out.To, appendMessage(nil, out.Message))
+			c.members.peers.Tell(out.To, appendMessage(nil, out.Message))
 		case replica.Load:
 			asked = append(asked, out)
 		case replica.Keep:
@@ -175,9 +180,9 @@ func copiedRow(r replica.Row) clink.Row {
 	return clink.Row{Exists: r.Exists, Value: r.Value, Version: r.Version, TTL: r.TTL}
 }
 
-// Shared implements shard.Sharer.
-func (c *Cache[V]) Shared(h *shard.Handle) {
-	if c.opt.Tell == nil {
+// sharedWith takes a lease under which this node keeps copies.
+func (c *Cache[V]) sharedWith(h *shard.Handle) {
+	if c.members.peers == nil {
 		return
 	}
 	c.mu.Lock()
@@ -188,9 +193,9 @@ func (c *Cache[V]) Shared(h *shard.Handle) {
 	c.spawn(asked)
 }
 
-// Unshared implements shard.Sharer: when it returns, no entry of the lease is in force.
-func (c *Cache[V]) Unshared(h *shard.Handle) {
-	if c.opt.Tell == nil {
+// unshared ends such a lease: when it returns, no entry of the lease is in force.
+func (c *Cache[V]) unshared(h *shard.Handle) {
+	if c.members.peers == nil {
 		return
 	}
 	c.mu.Lock()
@@ -201,14 +206,14 @@ func (c *Cache[V]) Unshared(h *shard.Handle) {
 	c.spawn(asked)
 }
 
-// Told takes a message of another node's cache. Messages may come late, twice, or in another order.
-// Told reports whether it could decode the message.
-func (c *Cache[V]) Told(message []byte) bool {
+// told takes a message of another node's cache. Messages may come late, twice, or in another order.
+// told reports whether it could decode the message.
+func (c *Cache[V]) told(message []byte) bool {
 	m, ok := decodeMessage(message)
 	if !ok {
 		return false
 	}
-	if c.opt.Tell == nil {
+	if c.members.peers == nil {
 		return true
 	}
 	c.mu.Lock()
@@ -227,8 +232,8 @@ func (c *Cache[V]) Told(message []byte) bool {
 	return true
 }
 
-// Shares reports whether this node may keep a copy of key, which another node owns.
-func (c *Cache[V]) Shares(key string) bool {
+// mayCopy reports whether this node may keep a copy of key, which another node owns.
+func (c *Cache[V]) mayCopy(key string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.shares(key)

@@ -26,13 +26,13 @@ func cutExpires(key string) bool { return key == "c" || key == "x" }
 func (c *cutting) grant(low, high string) *shard.Handle {
 	c.gen++
 	h := shard.NewHandle(lease.Lease{Gen: c.gen, Range: lease.Range{Low: low, High: high}}, c.opt.Clock, 1<<62)
-	c.Acquired(h, 0)
+	c.acquired(h, 0)
 	return h
 }
 
 func (c *cutting) give(h *shard.Handle) {
 	h.Revoke()
-	c.Revoked(h)
+	c.revoked(h)
 }
 
 // served wants every entry in memory.
@@ -68,7 +68,7 @@ func (c *cutting) under(when string, want ...*shard.Handle) {
 func TestEntriesMoveToTheLeaseThatGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &counter{}
-		cache, err := New(Options[string]{Store: memory.New(memory.Options{}), Codec: String(), Recorder: n, Join: func(shard.Watcher) {}})
+		cache, err := New(Options[string]{Store: memory.New(memory.Options{}), Codec: String(), Recorder: n, Peers: hooks{}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -268,8 +268,8 @@ func fromRow(r store.Row) clink.Row {
 	return clink.Row{Exists: r.Exists, Value: r.Value, Version: uint64(r.Version), Writer: clink.ID(r.Writer), TTL: ticks.Tick(r.TTL), Guard: clink.Token(r.Guard)}
 }
 
-// Acquired implements shard.Watcher.
-func (c *Cache[V]) Acquired(h *shard.Handle, after lease.Gen) {
+// acquired takes a lease of this node.
+func (c *Cache[V]) acquired(h *shard.Handle, after lease.Gen) {
 	c.mu.Lock()
 	c.validities[h.Gen] = newValidity(h)
 	c.notifyPrimary(h)
@@ -278,15 +278,15 @@ func (c *Cache[V]) Acquired(h *shard.Handle, after lease.Gen) {
 	c.spawn(asked)
 }
 
-// Extended implements shard.Watcher.
-func (c *Cache[V]) Extended(h *shard.Handle) {
+// extended takes a new end of a lease.
+func (c *Cache[V]) extended(h *shard.Handle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.step(clink.Extended{Gen: h.Gen, Until: h.Until()}, nil)
 }
 
-// Revoked implements shard.Watcher: when it returns, the machine knows that the lease is over.
-func (c *Cache[V]) Revoked(h *shard.Handle) {
+// revoked ends a lease: when it returns, the machine knows that the lease is over.
+func (c *Cache[V]) revoked(h *shard.Handle) {
 	c.mu.Lock()
 	delete(c.validities, h.Gen)
 	asked := c.step(clink.Revoked{Gen: h.Gen}, nil)
@@ -295,9 +295,9 @@ func (c *Cache[V]) Revoked(h *shard.Handle) {
 	c.spawn(asked)
 }
 
-// Loads returns the load of each slice since the last call, for the assigner. It includes slices
+// sliceLoads returns the load of each slice since the last call, for the assigner. It includes slices
 // without any operation, because otherwise the assigner would assume their former load.
-func (c *Cache[V]) Loads() []lease.Load {
+func (c *Cache[V]) sliceLoads() []lease.Load {
 	c.mu.Lock()
 	var handles []*shard.Handle
 	for _, r := range c.validities {

@@ -178,8 +178,7 @@ func TestViewOptions(t *testing.T) {
 	for _, c := range []struct {
 		load func(context.Context, *textTx, string) (string, bool, error)
 		opt  Options[string]
-	}{{nil, Options[string]{Codec: String()}}, {tb.text, Options[string]{}}, {tb.text, Options[string]{Codec: String(), Store: tb.marks}},
-		{tb.text, Options[string]{Codec: String(), Peers: alone{}, Join: func(shard.Watcher) {}}}} {
+	}{{nil, Options[string]{Codec: String()}}, {tb.text, Options[string]{}}, {tb.text, Options[string]{Codec: String(), Store: tb.marks}}} {
 		if v, err := NewView(tb, c.load, c.opt); err == nil {
 			_ = v.Close(t.Context())
 			t.Errorf("%+v was taken", c.opt)
@@ -358,7 +357,7 @@ func FuzzServe(f *testing.F) {
 	tb := newTables()
 	v := tb.view(f, Options[string]{Timeout: 10 * time.Millisecond})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if out := v.cache.Serve(t.Context(), b); len(out) == 0 || !slices.Contains([]byte{sayYes, sayNotOwner, sayBusy, sayError}, out[0]) {
+		if out := v.cache.serve(t.Context(), b); len(out) == 0 || !slices.Contains([]byte{sayYes, sayNotOwner, sayBusy, sayError}, out[0]) {
 			t.Fatalf("%q was answered with %q", b, out)
 		}
 	})

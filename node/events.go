@@ -74,10 +74,10 @@ func (n *Node) leaving() (done func(err error)) {
 		return func(error) {}
 	}
 	began := time.Now()
-	slices, _ := n.cache.Leases()
+	slices, _ := n.leased.Leases()
 	eventlog.DrainBegan.Log(n.log, "the node begins to hand over its slices", "slices", slices)
 	return func(err error) {
-		left, _ := n.cache.Leases()
+		left, _ := n.leased.Leases()
 		if err != nil {
 			n.log.Warn("the node could not hand over all of its slices", "slices", left, "err", err)
 			return

@@ -7,19 +7,17 @@ import (
 
 	"github.com/freshet-cache/freshet/linear"
 	"github.com/freshet-cache/freshet/resp"
-	"github.com/freshet-cache/freshet/shard/lease"
 )
 
 // What nodes say to each other, as frames of a link: leases as messages, reads
 // and commands as requests. Each begins with a version and a kind.
 const (
-	frameVersion = 4
+	frameVersion = 5
 
 	frameLease    byte = 'L' // a message of shard/lease
 	frameRead     byte = 'R' // a key; answered by an entry
 	frameRun      byte = 'C' // commands; answered by their replies
 	frameStamp    byte = 'E' // a key; answered by whether it exists, and its version
-	frameOffer    byte = 'O' // entries of a slice that moves here
 	frameNo       byte = 'N' // a text: the sender of a renewal cannot be part of the cluster
 	frameHello    byte = 'H' // asks for the name of the cluster
 	frameWho      byte = 'W' // asks for the nodes that the assigner has heard of
@@ -34,7 +32,7 @@ const (
 	frameRing     byte = 'Q' // the name of a causal space, and what one of its servers asks the leader of its ring
 	frameMember   byte = 'K' // a message about a key that the sender and the receiver share
 	frameMembers  byte = 'J' // asks how the members of the cluster are
-	frameSpace    byte = 'V' // the name of a space, and a request that its member answers
+	frameSpace    byte = 'V' // the name of a space, empty for the keys of Redis clients, and a request that its participant answers
 )
 
 // The first byte of an answer.
@@ -172,49 +170,6 @@ func decodeJob(b []byte) (*job, error) {
 		return nil, errFrame
 	}
 	return j, nil
-}
-
-func appendOffers(b []byte, after lease.Gen, batch []linear.Offer) []byte {
-	b = binary.AppendUvarint(append(b, frameVersion, frameOffer), uint64(after))
-	b = binary.AppendUvarint(b, uint64(len(batch)))
-	for _, o := range batch {
-		flags := byte(0)
-		if o.Exists {
-			flags |= 1
-		}
-		if o.Bare {
-			flags |= 2
-		}
-		b = append(b, flags)
-		b = binary.AppendUvarint(b, o.Version)
-		b = appendBytes(b, []byte(o.Key))
-		b = appendBytes(b, o.Value)
-	}
-	return b
-}
-
-func decodeOffers(b []byte) (after lease.Gen, batch []linear.Offer, err error) {
-	if len(b) < 3 || b[0] != frameVersion || b[1] != frameOffer {
-		return 0, nil, errFrame
-	}
-	s := scan{b: b[2:]}
-	after = lease.Gen(s.num())
-	for range s.count() {
-		if len(s.b) == 0 || s.b[0] > 3 {
-			return 0, nil, errFrame
-		}
-		o := linear.Offer{Exists: s.b[0]&1 != 0, Bare: s.b[0]&2 != 0}
-		s.b = s.b[1:]
-		o.Version, o.Key, o.Value = s.num(), string(s.bytes()), s.bytes()
-		if s.bad {
-			return 0, nil, errFrame
-		}
-		batch = append(batch, o)
-	}
-	if s.bad || len(s.b) > 0 {
-		return 0, nil, errFrame
-	}
-	return after, batch, nil
 }
 
 func appendEntry(b []byte, e linear.Entry[string]) []byte {

@@ -1,13 +1,29 @@
 package node
 
 import (
+	"github.com/freshet-cache/freshet/linear"
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// tellMember carries a message to another node that shares a key with this one. It may
-// be lost: then it is said again.
-func (n *Node) tellMember(to lease.GroupMember, message []byte) {
-	n.peers.tell(to.Addr, append([]byte{frameVersion, frameMember}, message...))
+// keyspace is the space of the keys of Redis clients, as the node's cache sees it.
+type keyspace struct{ *Space }
+
+// Join implements linear.Peers.
+func (k keyspace) Join(m linear.Participant) {
+	k.n.leased = m
+	k.n.join(m)
+}
+
+// Owner implements linear.Peers. It names nobody: the node asks the owner of a key before its cache
+// looks for it in the store.
+func (keyspace) Owner(string) string { return "" }
+
+// Incarnation implements linear.Messenger.
+func (k keyspace) Incarnation() string { return k.n.incarnation }
+
+// Tell implements linear.Messenger.
+func (k keyspace) Tell(to lease.GroupMember, message []byte) {
+	k.n.peers.tell(to.Addr, append([]byte{frameVersion, frameMember}, message...))
 }
 
 // fromMember takes such a message, and reports whether it was one.
@@ -15,7 +31,7 @@ func (n *Node) fromMember(frame []byte) bool {
 	if len(frame) < 2 || frame[0] != frameVersion || frame[1] != frameMember {
 		return false
 	}
-	if n.running() && !n.cache.Told(frame[2:]) {
+	if n.running() && !n.leased.Told(frame[2:]) {
 		n.log.Warn("another node's message about a replicated key cannot be read", "err", errFrame)
 	}
 	return true

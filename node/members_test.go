@@ -21,7 +21,7 @@ func shared(p *Process, key string, want int) (copies []*Node, owner *Node) {
 			return nil, nil
 		case n.cache.Owns(key):
 			owner = n
-		case n.cache.Shares(key):
+		case n.leased.MayCopy(key):
 			copies = append(copies, n)
 		}
 	}

@@ -174,8 +174,8 @@ func (m *metrics) gauges() {
 	count("tracking_pushes_total", "Invalidations sent to clients.", n.track.pushes.Load)
 	count("tracking_evictions_total", "Keys invalidated because too many were remembered.", func() uint64 { return n.track.counts().evicted })
 	count("tracking_dropped_total", "Clients cut off because they did not take an invalidation in time.", func() uint64 { return n.server.Stats().Dropped })
-	gauge("slices_owned", "Slices this node owns.", func() float64 { own, _ := n.cache.Leases(); return float64(own) })
-	gauge("replica_keys", "Keys of other nodes that this node keeps a replica of.", func() float64 { _, copies := n.cache.Leases(); return float64(copies) })
+	gauge("slices_owned", "Slices this node owns.", func() float64 { own, _ := n.leased.Leases(); return float64(own) })
+	gauge("replica_keys", "Keys of other nodes that this node keeps a replica of.", func() float64 { _, copies := n.leased.Leases(); return float64(copies) })
 	gauge("table_version", "Version of the routing table; it grows with every resharding.", func() float64 { return float64(n.shard.Table().Version) })
 	gauge("lease_margin_seconds", "How long the shortest lease of this node lasts unless it is renewed; 0 if it has none.", func() float64 {
 		left, _ := n.shard.Margin()

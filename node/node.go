@@ -32,6 +32,7 @@ type Node struct {
 	listener, adminListener net.Listener
 
 	cache       *linear.Cache[string]
+	leased      linear.Participant // the cache, as its leases and other nodes see it
 	shard       *shard.Node
 	peers       *peers
 	server      *resp.Server
@@ -96,7 +97,7 @@ func (n *Node) start() error {
 	})
 	n.cache, err = linear.New(linear.Options[string]{
 		Store: n.p.store, Codec: linear.String(), MaxBytes: n.p.cfg.Memory, Timeout: n.p.cfg.Timeout, Clock: n.p.clock, VersionsOnly: n.p.cfg.VersionsOnly,
-		Join: n.join, Offer: n.offer, Tell: n.tellMember, Node: n.incarnation, Recorder: n.m, Logger: n.log,
+		Peers: keyspace{&Space{n: n}}, Recorder: n.m, Logger: n.log,
 	})
 	if err != nil {
 		return err
@@ -168,7 +169,7 @@ func (n *Node) loads() []lease.Load {
 	if !n.running() { // the first beat comes while the cache is being made
 		return nil
 	}
-	return n.spaceLoads(n.cache.Loads())
+	return n.spaceLoads(n.leased.Loads())
 }
 
 // message takes a message that came over a link which this node has opened.

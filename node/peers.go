@@ -40,7 +40,7 @@ func laneOf(frame []byte) lane {
 			return laneTracked
 		}
 		return laneWrites
-	case frameSpace, frameOffer:
+	case frameSpace:
 		return laneWrites
 	}
 	return laneControl

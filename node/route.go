@@ -39,7 +39,7 @@ func (n *Node) read(c *resp.Conn, key []byte, w *resp.Writer, track bool) (linea
 	if n.p.cfg.VersionsOnly && !track { // nobody has the value in memory
 		return n.entry(ctx, name, forClient)
 	}
-	own := !track && n.cache.Shares(name)
+	own := !track && n.leased.MayCopy(name)
 	for try := 0; try < 2 && !own; try++ { // once more if our table was old
 		t := n.shard.Table()
 		r, ok := t.Find(name)
@@ -374,7 +374,7 @@ func (n *Node) serve(ctx context.Context, frame []byte, over *asker) []byte {
 			n.m.served(e, forNode)
 			return appendEntry([]byte{answerDone}, e)
 		}
-		if !n.cache.Owns(key) && (tracked || !n.cache.Shares(key)) { // whoever asks reads the store as well as we would, and learns that its table is old
+		if !n.cache.Owns(key) && (tracked || !n.leased.MayCopy(key)) { // whoever asks reads the store as well as we would, and learns that its table is old
 			return binary.AppendUvarint([]byte{answerNotOwner}, n.shard.Table().Version)
 		}
 		e, err := n.entry(ctx, key, forNode)
@@ -386,8 +386,6 @@ func (n *Node) serve(ctx context.Context, frame []byte, over *asker) []byte {
 		return n.stamped(ctx, string(frame[2:]))
 	case frameRing:
 		return n.keep(frame)
-	case frameOffer:
-		return n.offered(frame)
 	case frameMove, frameCopies:
 		return n.p.obeyed(frame)
 	case frameHello, frameWho, frameState, frameLiving, frameMembers:

@@ -32,7 +32,7 @@ func keysByNode(t *testing.T, p *Process, count int) (keys [][]string) {
 	comesTrue(t, "every node owns keys", func() bool {
 		least, most := 1<<30, 0
 		for _, n := range p.nodes {
-			own, _ := n.cache.Leases()
+			own, _ := n.leased.Leases()
 			least, most = min(least, own), max(most, own)
 		}
 		if least == 0 || most-least > 1 { // slices are moving
@@ -234,7 +234,7 @@ func TestUndrain(t *testing.T) {
 		}
 		return count
 	}
-	if own, _ := p.nodes[1].cache.Leases(); own != 0 {
+	if own, _ := p.nodes[1].leased.Leases(); own != 0 {
 		t.Fatalf("a drained node holds %d slices", own)
 	}
 	c.answers("OK", "FR.UNDRAIN")

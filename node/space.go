@@ -89,13 +89,15 @@ func (s *Space) Call(ctx context.Context, owner string, request []byte) ([]byte,
 func (n *Node) serveSpace(ctx context.Context, frame []byte) []byte {
 	s := scan{b: frame[2:]}
 	name := string(s.bytes())
-	n.spaces.mu.Lock()
-	space := n.spaces.all[name]
 	var m linear.Participant
-	if space != nil {
+	n.spaces.mu.Lock()
+	if space := n.spaces.all[name]; space != nil {
 		m = space.participant
 	}
 	n.spaces.mu.Unlock()
+	if name == "" && n.running() {
+		m = n.leased
+	}
 	if s.bad || m == nil {
 		return append([]byte{answerError}, fmt.Sprintf("no space %.64q is open at this node; open it in every process of the cluster", name)...)
 	}

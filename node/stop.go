@@ -98,7 +98,7 @@ func (p *Process) leaveSlices(ctx context.Context) {
 			} else if err != nil {
 				n.log.Warn("slices could not be handed over; they can be written again when their leases are over", "err", err)
 			}
-			_ = n.cache.Offers(ctx) // what is not taken over is read anew
+			_ = n.leased.Offers(ctx) // what is not taken over is read anew
 		})
 	}
 	wg.Wait()
