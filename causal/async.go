@@ -9,6 +9,7 @@ import (
 
 	"github.com/freshet-cache/freshet/causal/mesh"
 	"github.com/freshet-cache/freshet/causal/wire"
+	"github.com/freshet-cache/freshet/internal/drive"
 	"github.com/freshet-cache/freshet/store"
 	"github.com/freshet-cache/freshet/store/journal"
 )
@@ -221,10 +222,7 @@ func (s *Server) seek() {
 
 // second waits for a second, or until the server closes.
 func (s *Server) second() {
-	select {
-	case <-time.After(time.Second):
-	case <-s.ctx.Done():
-	}
+	drive.Pause(s.ctx, time.Second)
 }
 
 // found gives the logs of a view's departed incarnations to the machine.

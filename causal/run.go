@@ -9,6 +9,7 @@ import (
 
 	"github.com/freshet-cache/freshet/causal/mesh"
 	"github.com/freshet-cache/freshet/causal/wire"
+	"github.com/freshet-cache/freshet/internal/drive"
 	"github.com/freshet-cache/freshet/store"
 	"github.com/freshet-cache/freshet/store/journal"
 )
@@ -123,7 +124,7 @@ func (s *Server) perform(out mesh.Output) {
 		in, err = s.fetch(s.soon(), out)
 	case mesh.Persist:
 		kind = CallPersist
-		if !s.backoff(out.Try) {
+		if !drive.Retry(s.ctx, out.Try) {
 			return
 		}
 		began = time.Now()
@@ -133,13 +134,13 @@ func (s *Server) perform(out mesh.Output) {
 		in, err = s.persist(s.soon(), out)
 	case mesh.Claim:
 		kind = CallClaim
-		if !s.backoff(out.Try) {
+		if !drive.Retry(s.ctx, out.Try) {
 			return
 		}
 		in, err = s.claim(s.soon(), out)
 	case mesh.Flush:
 		kind = CallMerge
-		if !s.backoff(out.Try) {
+		if !drive.Retry(s.ctx, out.Try) {
 			return
 		}
 		began = time.Now()
@@ -190,21 +191,6 @@ func (s *Server) soon() context.Context {
 			return next // never cancelled: it ends by itself, for all requests that share it
 		}
 		next.cancel()
-	}
-}
-
-// backoff waits before a request is repeated, and reports whether the server is still open.
-func (s *Server) backoff(try int) bool {
-	if try == 0 {
-		return true
-	}
-	t := time.NewTimer(min(time.Second, time.Millisecond<<min(try, 10)))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-s.ctx.Done():
-		return false
 	}
 }
 
@@ -304,14 +290,8 @@ const (
 // pause waits until external writes should be read again, and reports whether the server is still
 // open.
 func (s *Server) pause() bool {
-	t := time.NewTimer(time.Duration(s.pace.Load()))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-s.ctx.Done():
-		return false
-	}
+	drive.Pause(s.ctx, time.Duration(s.pace.Load()))
+	return s.ctx.Err() == nil
 }
 
 // poll reads the next external writes from the journal, if the store watches the space for them.

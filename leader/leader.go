@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/freshet-cache/freshet/internal/drive"
 	"github.com/freshet-cache/freshet/ticks"
 )
 
@@ -191,12 +192,9 @@ func (l *Loop) save(ctx context.Context, s State) {
 	if l.trouble.is("the coordinator does not save, so " + l.opt.Halts + ": " + err.Error()) {
 		l.opt.Logger.Error("coordinator does not save; "+l.opt.Halts+" until it does", "err", err, "bytes", len(state))
 	}
-	t := time.NewTimer(l.opt.Beat) // the candidate may ask for another attempt at once
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
+	drive.Pause(ctx, l.opt.Beat) // the candidate may ask for another attempt at once
+	if ctx.Err() != nil {
 		return
-	case <-t.C:
 	}
 	l.candidate.Saved(s, len(state), err)
 }

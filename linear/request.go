@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/freshet-cache/freshet/internal/drive"
 	"github.com/freshet-cache/freshet/linear/clink"
 	"github.com/freshet-cache/freshet/linear/replica"
 	"github.com/freshet-cache/freshet/store"
@@ -73,21 +74,8 @@ func (c *Cache[V]) perform(r request) []request {
 	return asked
 }
 
-// backoff waits before a retry.
-func (c *Cache[V]) backoff(try int) {
-	if try == 0 {
-		return
-	}
-	t := time.NewTimer(min(time.Second, time.Millisecond<<min(try, 10)))
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-c.ctx.Done():
-	}
-}
-
 func (c *Cache[V]) load(r clink.Load) (clink.Input, error) {
-	c.backoff(r.Try)
+	drive.Retry(c.ctx, r.Try)
 	ctx, cancel := context.WithTimeout(c.ctx, c.opt.Timeout)
 	defer cancel()
 	load := c.opt.Store.Load
@@ -120,7 +108,7 @@ func (c *Cache[V]) commit(r clink.Store) (clink.Input, error) {
 }
 
 func (c *Cache[V]) setGuard(r clink.SetGuard) (clink.Input, error) {
-	c.backoff(r.Try)
+	drive.Retry(c.ctx, r.Try)
 	ctx, cancel := context.WithTimeout(c.ctx, c.opt.Timeout)
 	defer cancel()
 	err := c.opt.Store.SetGuard(ctx, r.Range.Low, r.Range.High, store.Token(r.Token))
@@ -128,7 +116,7 @@ func (c *Cache[V]) setGuard(r clink.SetGuard) (clink.Input, error) {
 }
 
 func (c *Cache[V]) splits(r clink.ReadSplits) (clink.Input, error) {
-	c.backoff(r.Try)
+	drive.Retry(c.ctx, r.Try)
 	ctx, cancel := context.WithTimeout(c.ctx, c.opt.Timeout)
 	defer cancel()
 	points, err := c.opt.Store.Splits(ctx, r.Range.Low, r.Range.High)

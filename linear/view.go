@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/freshet-cache/freshet/internal/drive"
 	"github.com/freshet-cache/freshet/linear/clink"
 	"github.com/freshet-cache/freshet/linear/crossowner"
 	"github.com/freshet-cache/freshet/store"
@@ -95,7 +96,7 @@ func (v *View[V, T]) Update(ctx context.Context, keys []string, write func(ctx c
 	var err error
 	began, try := time.Now(), 0
 	for ; try < tries || time.Since(began) < v.cache.opt.Timeout; try++ { // a key without an owner gets one in time
-		v.cache.backoff(try)
+		drive.Retry(v.cache.ctx, try)
 		u := &update[V, T]{v: v, write: write, found: make(chan crossowner.Found, len(keys))}
 		_, _ = rand.Read(u.id[:]) // rand.Read never fails
 		switch outcome := u.run(ctx, keys); {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/clock"
+	"github.com/freshet-cache/freshet/internal/drive"
 	"github.com/freshet-cache/freshet/member/view"
 	"github.com/freshet-cache/freshet/ticks"
 )
@@ -90,7 +91,7 @@ func (i *Incarnation) Ended(ctx context.Context, departed uint32) error {
 		if !ok || wait > ticks.Tick(time.Second) {
 			wait = ticks.Tick(joinBeat)
 		}
-		pause(ctx, time.Duration(wait))
+		drive.Pause(ctx, time.Duration(wait))
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -163,17 +164,8 @@ func (m *Membership) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := m.live(ctx); err != nil && ctx.Err() == nil {
 			m.opt.Logger.Warn("this node has no place in the ring; it asks again", "err", err)
-			pause(ctx, m.opt.Beat)
+			drive.Pause(ctx, m.opt.Beat)
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
 	}
 }
 

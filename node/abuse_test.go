@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/freshet-cache/freshet/peer"
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
@@ -41,8 +42,8 @@ func TestEmptyTransaction(t *testing.T) {
 func TestLinksAreForgotten(t *testing.T) {
 	p := start(t, nil)
 	listen, _ := p.Addr(0)
-	other := &peers{links: map[peer]*dialled{}}
-	l, err := other.to(t.Context(), listen, laneControl)
+	other := peer.New(peer.Options{Version: frameVersion})
+	l, err := other.Link(t.Context(), listen, peer.Control)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +64,7 @@ func TestLinksAreForgotten(t *testing.T) {
 			}
 			runtime.Gosched()
 		}
-		other.close()
+		other.Close()
 	}
 }
 

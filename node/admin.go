@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/freshet-cache/freshet/node/promise"
 	"github.com/freshet-cache/freshet/resp"
 )
 
@@ -30,9 +31,12 @@ type State struct {
 	Gen     uint64       `json:"generation"`
 	Nodes   []NodeState  `json:"nodes"`
 	Slices  []SliceState `json:"slices"`
-	Rings   []RingState  `json:"rings,omitempty"` // of causal spaces, as this node sees them
+	Rings   []RingState  `json:"rings,omitempty"` // of spaces, as this node sees them
 	Health  Health       `json:"health"`
 }
+
+// RingState says who serves a space, as a node sees it.
+type RingState = promise.Group
 
 // NodeState is one node.
 type NodeState struct {
@@ -120,16 +124,11 @@ func (n *Node) adminHandler() http.Handler {
 		}
 		fmt.Fprintln(w, "drained")
 	})
-	mux.HandleFunc("POST /api/causal/give-up", func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), n.p.cfg.Timeout)
-		defer cancel()
-		incarnation, _ := strconv.ParseUint(r.FormValue("incarnation"), 10, 64)
-		if err := n.p.giveUp(ctx, r.FormValue("space"), incarnation); err != nil {
-			http.Error(w, "nothing is known to have happened: "+err.Error(), http.StatusBadRequest)
-			return
+	for _, one := range n.p.promised {
+		for pattern, h := range one.Admin() {
+			mux.HandleFunc(pattern, h)
 		}
-		fmt.Fprintln(w, "given up")
-	})
+	}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(n.m.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)

@@ -11,10 +11,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/freshet-cache/freshet/internal/drive"
 	"github.com/freshet-cache/freshet/leader"
 	"github.com/freshet-cache/freshet/leader/embedded"
 	"github.com/freshet-cache/freshet/leader/etcd"
 	"github.com/freshet-cache/freshet/link"
+	"github.com/freshet-cache/freshet/peer"
 	"github.com/freshet-cache/freshet/resp"
 	"github.com/freshet-cache/freshet/shard/lease"
 )
@@ -87,22 +89,18 @@ func (p *Process) hello(addr string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	asks := &peers{password: p.cfg.Password, tls: tls, links: map[peer]*dialled{},
-		message: func([]byte) {}, request: func(context.Context, []byte) []byte { return nil }}
-	defer asks.close()
-	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		b, err := asks.call(ctx, addr, []byte{frameVersion, frameHello})
+	asks := peer.New(peer.Options{Version: frameVersion, Password: p.cfg.Password, TLS: tls,
+		Message: func([]byte) {}, Request: func(context.Context, []byte) []byte { return nil }})
+	defer asks.Close()
+	for wait := (drive.Backoff{First: 10 * time.Millisecond, Most: time.Second}); ; {
+		b, err := asks.Call(ctx, addr, peer.Control, []byte{frameVersion, frameHello})
 		switch {
 		case err == nil && len(b) > 1 && b[0] == answerDone:
 			return string(b[1:]), nil
 		case err == nil:
 			return "", fmt.Errorf("--coordinator %s%s: %w", joinScheme, addr, errFrame)
 		}
-		t := time.NewTimer(wait)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
+		if wait.Pause(ctx); ctx.Err() != nil {
 			return "", fmt.Errorf("--coordinator %s%s: no freshet answers there: %w; start it first, with the embedded coordinator and the same password", joinScheme, addr, err)
 		}
 	}
@@ -217,7 +215,7 @@ func (p *Process) who(ctx context.Context) []string {
 			out = append(out, m.addr)
 		}
 		p.mu.Unlock()
-	} else if b, err := p.nodes[0].peers.call(ctx, p.leaderAddr(), []byte{frameVersion, frameWho}); err == nil && len(b) > 1 && b[0] == answerDone {
+	} else if b, err := p.nodes[0].ask(ctx, p.leaderAddr(), []byte{frameVersion, frameWho}); err == nil && len(b) > 1 && b[0] == answerDone {
 		out = strings.Split(string(b[1:]), "\n")
 	}
 	for _, r := range p.nodes[0].shard.Table().Slices {
@@ -234,7 +232,7 @@ func (p *Process) who(ctx context.Context) []string {
 func (p *Process) State(ctx context.Context) State {
 	t := p.nodes[0].shard.Table()
 	out := State{Version: Version, Cluster: p.cluster, Uptime: time.Since(p.started).Round(time.Second).String(), Nodes: []NodeState{}, Slices: []SliceState{}}
-	out.Rings, out.Health = p.nodes[0].rings(), p.Health()
+	out.Rings, out.Health = p.nodes[0].groups(), p.Health()
 	count := map[string]int{}
 	for _, s := range t.Slices {
 		id, _, _ := strings.Cut(s.Node, "/")
@@ -268,7 +266,7 @@ func (p *Process) State(ctx context.Context) State {
 		}
 		wg.Go(func() {
 			s := NodeState{ID: "?"}
-			b, err := p.nodes[0].peers.call(ctx, addr, []byte{frameVersion, frameState})
+			b, err := p.nodes[0].ask(ctx, addr, []byte{frameVersion, frameState})
 			if err == nil && len(b) > 1 && b[0] == answerDone {
 				_ = json.Unmarshal(b[1:], &s)
 			}
@@ -333,7 +331,7 @@ func (n *Node) order(ctx context.Context, frame []byte, w *resp.Writer) {
 		w.Error("TRYAGAIN nobody leads; an assigner is being elected")
 		return
 	}
-	b, err := n.peers.call(ctx, n.p.leaderAddr(), frame)
+	b, err := n.ask(ctx, n.p.leaderAddr(), frame)
 	switch {
 	case err != nil:
 		w.Error("TRYAGAIN the assigner at " + n.p.leaderAddr() + " does not answer: " + err.Error())

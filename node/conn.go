@@ -13,7 +13,7 @@ type session struct {
 	names []string
 	out   []linear.Entry[string]
 
-	causal map[int]*causalSession // by database
+	spaces map[int]*any // what promises keep of the connection, by database
 }
 
 // session is made when it is first needed.
@@ -24,6 +24,17 @@ func (n *Node) session(c *resp.Conn) *session {
 		c.State = s
 	}
 	return s
+}
+
+// in is what a promise keeps of the connection in a database.
+func (s *session) in(db int) *any {
+	if s.spaces == nil {
+		s.spaces = map[int]*any{}
+	}
+	if s.spaces[db] == nil {
+		s.spaces[db] = new(any)
+	}
+	return s.spaces[db]
 }
 
 // Idle implements resp.Handler.

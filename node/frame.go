@@ -1,16 +1,18 @@
 package node
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"time"
 
 	"github.com/freshet-cache/freshet/linear"
+	"github.com/freshet-cache/freshet/peer"
 	"github.com/freshet-cache/freshet/resp"
 )
 
 // What nodes say to each other, as frames of a link: leases as messages, reads
-// and commands as requests. Each begins with a version and a kind.
+// and commands as requests. Each begins with a version and a kind; peer.Named is a kind too.
 const (
 	frameVersion = 5
 
@@ -29,11 +31,28 @@ const (
 	frameLiving   byte = 'G' // asks for the nodes that the assigner has heard of lately
 	frameMove     byte = 'M' // a key and a node's id: the key's slice is to move there, or be cut if there is no id
 	frameCopies   byte = 'P' // a key and a number: so many replicas it is to have beside its owner
-	frameRing     byte = 'Q' // the name of a causal space, and what one of its servers asks the leader of its ring
 	frameMember   byte = 'K' // a message about a key that the sender and the receiver share
 	frameMembers  byte = 'J' // asks how the members of the cluster are
-	frameSpace    byte = 'V' // the name of a space, empty for the keys of Redis clients, and a request that its participant answers
 )
+
+// laneOf is the lane of a request.
+func laneOf(frame []byte) peer.Lane {
+	switch frame[1] {
+	case frameRead, frameStamp:
+		return peer.Reads
+	case frameRun:
+		if frame[3]&jobBy != 0 { // the owner knows by the link which client wrote
+			return peer.Tracked
+		}
+		return peer.Writes
+	}
+	return peer.Control
+}
+
+// ask sends a request to another node. See peer.Peers.Call for its errors.
+func (n *Node) ask(ctx context.Context, addr string, frame []byte) ([]byte, error) {
+	return n.peers.Call(ctx, addr, laneOf(frame), frame)
+}
 
 // The first byte of an answer.
 const (

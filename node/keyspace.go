@@ -50,7 +50,7 @@ func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 func (n *Node) other(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.Writer) {
 	ctx, cancel := context.WithTimeout(c.Context(), n.p.cfg.Timeout)
 	defer cancel()
-	if n.workflow(c, cmd.Name, args, w) {
+	if n.ofPromise(ctx, cmd.Name, args, w) {
 		return
 	}
 	w.MayBlock()
@@ -93,8 +93,6 @@ func (n *Node) other(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.Wri
 		n.link(c, args, w)
 	case "fr.explain":
 		n.explain(ctx, args[1], w)
-	case "fr.token":
-		w.Error("ERR FR.TOKEN is about the session of a causal space's database: SELECT one first (--space NAME=causal,db=NUMBER)")
 	case "fr.state":
 		w.Bulk(n.p.stateJSON(c.Context()))
 	default:

@@ -3,6 +3,7 @@ package node
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"maps"
 	"net"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/freshet-cache/freshet/link"
+	"github.com/freshet-cache/freshet/peer"
 	"github.com/freshet-cache/freshet/resp"
 )
 
@@ -19,8 +21,8 @@ func (n *Node) link(c *resp.Conn, args [][]byte, w *resp.Writer) {
 		w.Error("ERR this node speaks link version " + strconv.Itoa(frameVersion) + "; run one version of freshet on all nodes")
 		return
 	}
-	if len(args) == 5 && string(args[3]) == "causal" {
-		n.ringLink(c, string(args[4]), w)
+	if len(args) == 4 {
+		n.stream(c, string(args[3]), w)
 		return
 	}
 	from := ""
@@ -57,6 +59,17 @@ func (n *Node) link(c *resp.Conn, args [][]byte, w *resp.Writer) {
 	})
 }
 
+// stream lets another node have a connection for a stream.
+func (n *Node) stream(c *resp.Conn, name string, w *resp.Writer) {
+	accept := n.services.Accept(name, n.p.maxFrame())
+	if accept == nil {
+		w.Error(fmt.Sprintf("ERR %.110q is not open at this node; start all processes with the same --space flags", name))
+		return
+	}
+	w.SimpleString("OK")
+	c.Hijack(accept)
+}
+
 // linked notes that another node has opened a link, or that it is over. It reports whether
 // this node is about to go.
 func (n *Node) linked(l *link.Link, stands bool) (going bool) {
@@ -81,9 +94,9 @@ func (n *Node) drainLinks(ctx context.Context) {
 	all := slices.Collect(maps.Keys(n.links))
 	n.linksMu.Unlock()
 	var wg sync.WaitGroup
-	wg.Go(func() { drained(ctx, all) })
+	wg.Go(func() { peer.Drain(ctx, all) })
 	if n.peers != nil {
-		wg.Go(func() { n.peers.drain(ctx) })
+		wg.Go(func() { n.peers.Drain(ctx) })
 	}
 	wg.Wait()
 }

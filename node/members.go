@@ -11,6 +11,7 @@ type keyspace struct{ *Space }
 // Join implements linear.Peers.
 func (k keyspace) Join(m linear.Participant) {
 	k.n.leased = m
+	k.n.offerSpace("", m)
 	k.n.join(m)
 }
 
@@ -23,7 +24,7 @@ func (k keyspace) Incarnation() string { return k.n.incarnation }
 
 // Tell implements linear.Messenger.
 func (k keyspace) Tell(to lease.GroupMember, message []byte) {
-	k.n.peers.tell(to.Addr, append([]byte{frameVersion, frameMember}, message...))
+	k.n.peers.Tell(to.Addr, append([]byte{frameVersion, frameMember}, message...))
 }
 
 // fromMember takes such a message, and reports whether it was one.

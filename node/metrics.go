@@ -12,7 +12,6 @@ import (
 
 	"github.com/freshet-cache/freshet/linear"
 	"github.com/freshet-cache/freshet/linear/clink"
-	"github.com/freshet-cache/freshet/resp"
 )
 
 // metrics count what a node does; docs/operating.md lists them, and a test compares.
@@ -36,7 +35,7 @@ type metrics struct {
 	calls     *prometheus.CounterVec
 	byName    sync.Map // of *calls
 
-	causal causalVecs
+	spaceReads *prometheus.CounterVec // reads, by space too
 }
 
 // Where a read was served from.
@@ -95,6 +94,11 @@ var missCauses = [linear.MissCauses]string{
 	linear.Absent: "absent", linear.Expired: "expired", linear.Invalid: "lease_over", linear.Evicted: "evicted", linear.Invalidated: "invalidated", linear.Unguarded: "guarding",
 }
 
+// storeEnded passes on what a promise has asked of the process's store.
+func (n *Node) storeEnded(request string, took time.Duration, err error) {
+	n.p.watch.store.ended(n, request, took, err)
+}
+
 // histogram describes a histogram of seconds: a native one, or with --metrics-classic
 // eight buckets.
 func (m *metrics) histogram(name, help string) prometheus.HistogramOpts {
@@ -148,7 +152,7 @@ func newMetrics(n *Node) *metrics {
 	for _, class := range commandClasses {
 		m.classes[class] = classes.WithLabelValues(class)
 	}
-	m.causal.register(m, reads)
+	m.spaceReads = reads
 	m.gauges()
 	return m
 }
@@ -258,8 +262,8 @@ func (n *Node) class(name string) string {
 		return "multi"
 	case cmd == nil:
 		return "admin"
-	case slices.ContainsFunc(causalCommands, func(c resp.Command) bool { return c.Name == name }):
-		return "session"
+	case classOf[name] != "":
+		return classOf[name]
 	case slices.Contains(cmd.Flags, "write"):
 		return "write"
 	case slices.Contains(cmd.Flags, "readonly") && cmd.FirstKey > 0 && name != "fr.explain":

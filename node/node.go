@@ -14,6 +14,8 @@ import (
 
 	"github.com/freshet-cache/freshet/linear"
 	"github.com/freshet-cache/freshet/link"
+	"github.com/freshet-cache/freshet/node/promise"
+	"github.com/freshet-cache/freshet/peer"
 	"github.com/freshet-cache/freshet/redis"
 	"github.com/freshet-cache/freshet/resp"
 	"github.com/freshet-cache/freshet/shard"
@@ -34,13 +36,14 @@ type Node struct {
 	cache       *linear.Cache[string]
 	leased      linear.Participant // the cache, as its leases and other nodes see it
 	shard       *shard.Node
-	peers       *peers
+	peers       *peer.Peers
+	services    peer.Services // what other nodes ask for by name
 	server      *resp.Server
 	admin       *http.Server
 	m           *metrics
 	track       *tracking
-	causal      map[string]*causalNode
-	ctx         context.Context // ends with the node
+	members     []promise.Member // of this node, as Process.promised
+	ctx         context.Context  // ends with the node
 	stop        context.CancelFunc
 	cursors     cursors
 	flushing    flushing
@@ -89,8 +92,7 @@ func (n *Node) start() error {
 	}
 	n.track = newTracking(n)
 	n.m = newMetrics(n)
-	n.peers = &peers{password: n.p.cfg.Password, addr: n.addr, maxFrame: n.p.maxFrame(), tls: ctls, message: n.message, links: map[peer]*dialled{},
-		request: n.whenBegun}
+	n.peers = peer.New(peer.Options{Version: frameVersion, Password: n.p.cfg.Password, Addr: n.addr, MaxFrame: n.p.maxFrame(), TLS: ctls, Message: n.message, Request: n.whenBegun})
 	n.server = resp.NewServer(n, resp.Options{
 		Commands: n.p.commands, Password: n.p.cfg.Password, TLS: n.p.tls, MaxConns: n.p.cfg.MaxConns, Spare: spareConns, Databases: n.p.cfg.Spaces.databases(),
 		MaxBulk: max(n.p.cfg.MaxKey, n.p.cfg.MaxValue), Logger: n.log,
@@ -102,7 +104,7 @@ func (n *Node) start() error {
 	if err != nil {
 		return err
 	}
-	if err := n.joinRings(); err != nil {
+	if err := n.joinPromises(); err != nil {
 		return err
 	}
 	n.work.Go(func() {
@@ -147,7 +149,7 @@ func (n *Node) join(w shard.Watcher) {
 		Clock:       n.p.clock, Beat: min(n.p.cfg.Lease/5, defaultBeat), Watch: watcher{w, n.m, n.track},
 		Send: func(m any) {
 			if leaderAddr := n.p.leaderAddr(); leaderAddr != "" { // else nobody leads, and the next beat asks again
-				n.peers.send(leaderAddr, lease.Append([]byte{frameVersion, frameLease}, m), n.again)
+				n.peers.Send(leaderAddr, lease.Append([]byte{frameVersion, frameLease}, m), n.again)
 			}
 		},
 		Loads: n.loads,
@@ -423,9 +425,11 @@ func (n *Node) close(ctx context.Context) error {
 	if n.shard != nil {
 		n.shard.Close()
 	}
-	n.closeRings()
+	for _, m := range n.members {
+		m.Close()
+	}
 	if n.peers != nil {
-		n.peers.close()
+		n.peers.Close()
 	}
 	n.stop() // after the links: what was written for others is told until then
 	if n.cache != nil {

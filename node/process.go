@@ -21,7 +21,6 @@ import (
 	"github.com/freshet-cache/freshet/resp"
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
-	"github.com/freshet-cache/freshet/store/pebble"
 	"github.com/freshet-cache/freshet/ticks"
 )
 
@@ -39,8 +38,7 @@ type Process struct {
 	batch         int         // keys that may share a write; 0 for any
 	coord         coordinator // nil if the assigner is in another process
 	assigner      *shard.Assigner
-	causal        []*causalSpace
-	causalLog     *pebble.Store // of causal spaces that are asynchronous
+	promised      []promised
 	nodes         []*Node
 	commands      []resp.Command
 	table         map[string]*resp.Command
@@ -66,7 +64,12 @@ func Start(cfg Config) (*Process, error) {
 	if err := p.openLog(); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	p.commands = slices.Concat(resp.DataCommands(), ownCommands, causalCommands, helpCommands)
+	p.commands = slices.Concat(resp.DataCommands(), ownCommands)
+	for _, one := range promises {
+		commands, _ := one.Commands()
+		p.commands = append(p.commands, commands...)
+	}
+	p.commands = append(p.commands, helpCommands...)
 	for i := range p.commands {
 		p.table[p.commands[i].Name] = &p.commands[i]
 	}
@@ -112,7 +115,7 @@ func (p *Process) start() (err error) {
 			Clock: p.clock, Send: p.toNode, Changed: p.changed, Logger: p.log,
 		})
 	}
-	if err := p.openCausal(); err != nil {
+	if err := p.openPromises(); err != nil {
 		return err
 	}
 	for _, n := range p.nodes {

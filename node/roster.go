@@ -176,7 +176,7 @@ func (r *roster) survey(now time.Time, silence time.Duration, endings map[string
 func (p *Process) askMembers(ctx context.Context, leaderAddr string) (m Membership, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, membersTimeout)
 	defer cancel()
-	b, err := p.nodes[0].peers.call(ctx, leaderAddr, []byte{frameVersion, frameMembers})
+	b, err := p.nodes[0].ask(ctx, leaderAddr, []byte{frameVersion, frameMembers})
 	if err != nil || len(b) < 2 || b[0] != answerDone || json.Unmarshal(b[1:], &m) != nil {
 		return Membership{}, false
 	}

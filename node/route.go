@@ -10,7 +10,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/freshet-cache/freshet/internal/drive"
 	"github.com/freshet-cache/freshet/linear"
+	"github.com/freshet-cache/freshet/peer"
 	"github.com/freshet-cache/freshet/redis"
 	"github.com/freshet-cache/freshet/resp"
 	"github.com/freshet-cache/freshet/store"
@@ -114,7 +116,7 @@ func (n *Node) readFrom(ctx context.Context, addr string, key []byte, track *res
 	if track != nil {
 		b, err = n.track.call(ctx, addr, append([]byte{frameVersion, frameTrack}, key...), track, [][]byte{key}, w)
 	} else {
-		b, err = n.peers.read(ctx, addr, append([]byte{frameVersion, frameRead}, key...))
+		b, err = n.peers.CallHeard(ctx, addr, append([]byte{frameVersion, frameRead}, key...))
 	}
 	switch {
 	case err != nil:
@@ -148,22 +150,15 @@ func (n *Node) runWithin(ctx context.Context, c *resp.Conn, j *job, keys []strin
 		j.by = c.ID()
 	}
 	defer n.uncertain(j, keys, w, len(w.Bytes()))
-	wait := time.Millisecond
-	for {
-		if ctx.Err() == nil && n.attempt(ctx, j, keys, w) {
+	wait := drive.Backoff{First: time.Millisecond, Most: 100 * time.Millisecond}
+	for ctx.Err() == nil {
+		if n.attempt(ctx, j, keys, w) {
 			return
 		}
 		n.shard.Hurry()
-		t := time.NewTimer(wait)
-		wait = min(2*wait, 100*time.Millisecond)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			w.Error(errNowhere.Error())
-			return
-		}
+		wait.Pause(ctx)
 	}
+	w.Error(errNowhere.Error())
 }
 
 // attempt has a job done once. False means that nothing was done and another
@@ -194,10 +189,10 @@ func (n *Node) attempt(ctx context.Context, j *job, keys []string, w *resp.Write
 	if j.track {
 		b, err = n.track.call(ctx, r.Addr, j.append(nil), j.conn, n.readsOf(j), w)
 	} else {
-		b, err = n.peers.call(ctx, r.Addr, j.append(nil))
+		b, err = n.ask(ctx, r.Addr, j.append(nil))
 	}
 	switch {
-	case errors.Is(err, errUnreached):
+	case errors.Is(err, peer.ErrUnreached):
 		return false
 	case err != nil:
 		w.Error(errorText(linear.ErrOutcomeUnknown))
@@ -358,8 +353,8 @@ func (n *Node) serve(ctx context.Context, frame []byte, over *asker) []byte {
 	if len(frame) < 2 || frame[0] != frameVersion {
 		return append([]byte{answerError}, "ERR "+errFrame.Error()...)
 	}
-	if frame[1] == frameSpace {
-		return n.serveSpace(ctx, frame)
+	if frame[1] == peer.Named {
+		return n.services.Answer(ctx, frame[2:])
 	}
 	ctx, cancel := context.WithTimeout(ctx, n.p.cfg.Timeout)
 	defer cancel()
@@ -384,8 +379,6 @@ func (n *Node) serve(ctx context.Context, frame []byte, over *asker) []byte {
 		return appendEntry([]byte{answerDone}, e)
 	case frameStamp:
 		return n.stamped(ctx, string(frame[2:]))
-	case frameRing:
-		return n.keep(frame)
 	case frameMove, frameCopies:
 		return n.p.obeyed(frame)
 	case frameHello, frameWho, frameState, frameLiving, frameMembers:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/link"
+	"github.com/freshet-cache/freshet/peer"
 	"github.com/freshet-cache/freshet/resp"
 )
 
@@ -94,11 +95,7 @@ func TestDeadOwnerAmongSeveral(t *testing.T) {
 	c.answers("OK", mset("old", all...)...)
 	_ = p.nodes[1].close(context.Background())
 	comesTrue(t, "the link to the dead node is broken", func() bool {
-		peers := p.nodes[0].peers
-		peers.mu.Lock()
-		defer peers.mu.Unlock()
-		d := peers.links[peer{p.nodes[1].addr, laneWrites}]
-		return d == nil || d.failed()
+		return !p.nodes[0].peers.Stands(p.nodes[1].addr, peer.Writes)
 	})
 
 	c.answers("PARTIAL 3 of 6 keys were written, and 3 were not: TRYAGAIN nothing was written", mset("new", all...)...)
@@ -133,13 +130,9 @@ func silent(t *testing.T, from, to *Node) {
 			}
 		}
 	}()
-	ready := make(chan struct{})
-	close(ready)
 	l := link.New(ours, nil, link.Options{})
 	t.Cleanup(func() { theirs.Close(); l.Close() })
-	from.peers.mu.Lock()
-	defer from.peers.mu.Unlock()
-	from.peers.links[peer{to.addr, laneWrites}] = &dialled{ready: ready, link: l}
+	from.peers.Use(to.addr, peer.Writes, l)
 }
 
 // An owner that does not answer may have written: nobody is told that it did not.

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/freshet-cache/freshet/linear"
+	"github.com/freshet-cache/freshet/peer"
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
@@ -57,6 +58,7 @@ func (s *Space) Join(m linear.Participant) {
 	s.n.spaces.mu.Lock()
 	s.participant = m
 	s.n.spaces.mu.Unlock()
+	s.n.offerSpace(s.name, m)
 	s.n.shard.Watch(m)
 }
 
@@ -71,37 +73,19 @@ func (s *Space) Owner(key string) string {
 
 // Call implements linear.Peers.
 func (s *Space) Call(ctx context.Context, owner string, request []byte) ([]byte, error) {
-	b, err := s.n.peers.call(ctx, owner, append(appendBytes([]byte{frameVersion, frameSpace}, []byte(s.name)), request...))
-	switch {
-	case errors.Is(err, errUnreached):
+	b, err := s.n.peers.Ask(ctx, owner, peer.Writes, spaceService(s.name), request)
+	if errors.Is(err, peer.ErrUnreached) || errors.Is(err, peer.ErrRefused) {
 		return nil, fmt.Errorf("%w (%s: %w)", linear.ErrUnreached, owner, err)
-	case err != nil:
-		return nil, err
-	case len(b) > 0 && b[0] == answerDone:
-		return b[1:], nil
-	case len(b) > 0 && b[0] == answerError:
-		return nil, fmt.Errorf("%w (%s: %s)", linear.ErrUnreached, owner, b[1:])
 	}
-	return nil, errFrame
+	return b, err
 }
 
-// serveSpace answers a request to a space; its member bounds how long that takes.
-func (n *Node) serveSpace(ctx context.Context, frame []byte) []byte {
-	s := scan{b: frame[2:]}
-	name := string(s.bytes())
-	var m linear.Participant
-	n.spaces.mu.Lock()
-	if space := n.spaces.all[name]; space != nil {
-		m = space.participant
-	}
-	n.spaces.mu.Unlock()
-	if name == "" && n.running() {
-		m = n.leased
-	}
-	if s.bad || m == nil {
-		return append([]byte{answerError}, fmt.Sprintf("no space %.64q is open at this node; open it in every process of the cluster", name)...)
-	}
-	return append([]byte{answerDone}, m.Serve(ctx, s.b)...)
+// spaceService is the name of the service that answers for a space.
+func spaceService(name string) string { return "space " + name }
+
+// offerSpace has a participant answer for a space; it bounds how long that takes.
+func (n *Node) offerSpace(name string, m linear.Participant) {
+	n.services.Offer(spaceService(name), func(ctx context.Context, request []byte) ([]byte, error) { return m.Serve(ctx, request), nil })
 }
 
 // spaceLoads adds what was asked of spaces to the loads of the node's own keys.

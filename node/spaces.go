@@ -3,80 +3,22 @@ package node
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/freshet-cache/freshet/node/promise"
 )
 
 // SpaceConfig describes one space beside database 0, which is linearizable.
-type SpaceConfig struct {
-	// Name is what clients and other nodes call the space: up to 100 bytes, no slash, backslash, comma,
-	// semicolon, equals sign or blank.
-	Name string `yaml:"-"`
-	// Promise is what the space promises: causal.
-	Promise string `yaml:"promise"`
-	// Merge names the function that merges values which were written at the same time: union
-	// (of JSON arrays) or max (of numbers). Default: none, one of the writes wins.
-	Merge string `yaml:"merge,omitempty"`
-	// TCC keeps former values, so that transactions begin again more rarely.
-	TCC bool `yaml:"tcc,omitempty"`
-	// Async acknowledges writes from a log on this node's disk. It is for good.
-	Async bool `yaml:"async,omitempty"`
-	// DB is the number that SELECT takes for the space, 1 to 1023. Default 0: none.
-	DB int `yaml:"db,omitempty"`
-}
+type SpaceConfig = promise.Space
 
 // Spaces are the spaces of a configuration. As a flag they are NAME=PROMISE[,OPTION...], as
 // often as there are spaces; in the environment with semicolons between; in YAML a map of
 // names to a promise, or to a map of a promise and options.
 type Spaces []SpaceConfig
-
-// parseSpace reads NAME=PROMISE[,OPTION[=VALUE]...].
-func parseSpace(text string) (s SpaceConfig, err error) {
-	words := strings.Split(text, ",")
-	var ok bool
-	if s.Name, s.Promise, ok = strings.Cut(strings.TrimSpace(words[0]), "="); !ok {
-		return s, fmt.Errorf("%.110q is not a space: say NAME=PROMISE, for instance feeds=causal or carts=causal,merge=union", text)
-	}
-	for _, w := range words[1:] {
-		name, value, given := strings.Cut(strings.TrimSpace(w), "=")
-		switch {
-		case name == "merge" && value != "":
-			s.Merge = value
-		case name == "tcc" && !given:
-			s.TCC = true
-		case name == "async" && !given:
-			s.Async = true
-		case name == "db" && given:
-			if s.DB, err = strconv.Atoi(value); err != nil || s.DB == 0 {
-				return s, fmt.Errorf("the space %s: db=%.20s is not a number from 1 to 1023", s.Name, value)
-			}
-		default:
-			return s, fmt.Errorf("the space %s: nothing is known of the option %.110q; there are merge=union, merge=max, tcc, async and db=NUMBER", s.Name, w)
-		}
-	}
-	return s, nil
-}
-
-// String is the space as a flag says it.
-func (s SpaceConfig) String() string {
-	out := s.Name + "=" + s.Promise
-	if s.Merge != "" {
-		out += ",merge=" + s.Merge
-	}
-	if s.TCC {
-		out += ",tcc"
-	}
-	if s.Async {
-		out += ",async"
-	}
-	if s.DB != 0 {
-		out += ",db=" + strconv.Itoa(s.DB)
-	}
-	return out
-}
 
 // String implements pflag.Value.
 func (s *Spaces) String() string { return strings.Join(s.GetSlice(), ";") }
@@ -99,7 +41,7 @@ func (s *Spaces) Set(text string) error {
 
 // Append implements pflag.SliceValue.
 func (s *Spaces) Append(text string) error {
-	one, err := parseSpace(text)
+	one, err := promise.Parse(text)
 	if err == nil {
 		*s = append(*s, one)
 	}
@@ -133,17 +75,8 @@ func (s *Spaces) UnmarshalYAML(n *yaml.Node) error {
 	*s = nil
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		one := SpaceConfig{Name: n.Content[i].Value}
-		if v := n.Content[i+1]; v.Kind == yaml.ScalarNode {
-			one.Promise = v.Value
-		} else {
-			for j := 0; j+1 < len(v.Content); j += 2 {
-				if k := v.Content[j]; !slices.Contains([]string{"promise", "merge", "tcc", "async", "db"}, k.Value) {
-					return fmt.Errorf("line %d: nothing is known of the option %.110q of a space; there are promise, merge, tcc, async and db", k.Line, k.Value)
-				}
-			}
-			if err := v.Decode(&one); err != nil {
-				return err
-			}
+		if err := one.Decode(n.Content[i+1]); err != nil {
+			return err
 		}
 		*s = append(*s, one)
 	}
@@ -154,11 +87,7 @@ func (s *Spaces) UnmarshalYAML(n *yaml.Node) error {
 func (s Spaces) MarshalYAML() (any, error) {
 	n := &yaml.Node{Kind: yaml.MappingNode}
 	for _, one := range s {
-		var value yaml.Node
-		if err := value.Encode(one); err != nil {
-			return nil, err
-		}
-		n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: one.Name}, &value)
+		n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: one.Name}, one.Encode())
 	}
 	return n, nil
 }
@@ -167,7 +96,10 @@ func (s Spaces) MarshalYAML() (any, error) {
 func (s Spaces) check(c *Config) error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	names, numbers := map[string]bool{}, map[int]string{}
+	names, numbers, known := map[string]bool{}, map[int]string{}, map[string]bool{}
+	for _, p := range promises {
+		known[p.Name()] = true
+	}
 	for _, one := range s {
 		switch {
 		case one.Name == "" || len(one.Name) > 100 || strings.ContainsAny(one.Name, "/ ,;=\t\r\n\\"):
@@ -177,12 +109,8 @@ func (s Spaces) check(c *Config) error {
 		}
 		names[one.Name] = true
 		switch {
-		case one.Promise != "causal":
-			fail("--space %s: no promise is called %.110q; there is causal", one.Name, one.Promise)
-		case one.Merge != "" && merges[one.Merge] == nil:
-			fail("--space %s: no merge function is called %.110q; there are max and union, or none", one.Name, one.Merge)
-		case one.Async && one.Merge != "":
-			fail("--space %s: async does not go with merge", one.Name)
+		case !known[one.Promise]:
+			fail("--space %s: no promise is called %.110q; there is %s", one.Name, one.Promise, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 		case one.DB < 0 || one.DB > 1023:
 			fail("--space %s: db=%d is not a number from 1 to 1023", one.Name, one.DB)
 		case one.DB > 0 && numbers[one.DB] != "":
@@ -190,21 +118,28 @@ func (s Spaces) check(c *Config) error {
 		}
 		numbers[one.DB] = one.Name
 	}
-	if k := c.kind(); len(s) > 0 && k != "pebble" && k != "memory" && k != "postgres" {
-		fail("--space: causal spaces keep their rows in pebble:, memory: or postgres://, no other store")
-	}
-	if s.async() && c.Data == "" {
-		fail("--space: async acknowledges writes from a log on this node's disk; name a directory for it with --data")
-	}
-	if s.async() && c.Store == "memory:" {
-		fail("--space: async promises to find writes again after a crash; --store memory: loses what they were written over, use pebble: or postgres://")
+	for _, p := range promises {
+		errs = append(errs, p.Check(s.of(p.Name()), c.place()))
 	}
 	return errors.Join(errs...)
 }
 
+// place is what the configuration says of where spaces keep what they have.
+func (c *Config) place() promise.Place { return promise.Place{Store: c.kind(), Data: c.Data} }
+
+// of are the spaces of a promise.
+func (s Spaces) of(promise string) (out []SpaceConfig) {
+	for _, one := range s {
+		if one.Promise == promise {
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
 // async reports whether a space has a log on this node's disk.
 func (s Spaces) async() bool {
-	return slices.ContainsFunc(s, func(one SpaceConfig) bool { return one.Async })
+	return slices.ContainsFunc(s, func(one SpaceConfig) bool { return one.Has("async") })
 }
 
 // databases are the numbers that SELECT takes.

@@ -43,7 +43,7 @@ func (p *Process) Stop(ctx context.Context) error {
 	for _, n := range p.nodes {
 		errs = append(errs, n.close(ctx))
 	}
-	errs = append(errs, p.closeCausal())
+	errs = append(errs, p.closePromises())
 	if p.assigner != nil {
 		p.assigner.Close()
 	}
@@ -78,7 +78,7 @@ func (p *Process) leave(ctx context.Context) {
 	p.leaveSlices(ctx)
 	var wg sync.WaitGroup
 	for _, n := range p.nodes {
-		wg.Go(func() { n.leaveRings(rings) })
+		wg.Go(func() { n.leaveGroups(rings) })
 	}
 	wg.Wait()
 }
@@ -188,6 +188,6 @@ func (p *Process) assignerAnswers(ctx context.Context) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
-	b, err := p.nodes[0].peers.call(ctx, leaderAddr, []byte{frameVersion, frameHello})
+	b, err := p.nodes[0].ask(ctx, leaderAddr, []byte{frameVersion, frameHello})
 	return err == nil && len(b) > 0 && b[0] == answerDone
 }

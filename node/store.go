@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/freshet-cache/freshet/internal/drive"
 	"github.com/freshet-cache/freshet/linear"
 	"github.com/freshet-cache/freshet/store/etcd"
 	"github.com/freshet-cache/freshet/store/memory"
@@ -70,7 +71,7 @@ func (p *Process) openStore() error {
 			said = err.Error()
 			p.log.Warn("the store does not take connections yet; this process waits for it", "store", redacted(p.cfg.Store), "for", openTimeout, "err", err)
 		}
-		pause(ctx, wait)
+		drive.Pause(ctx, wait)
 	}
 }
 

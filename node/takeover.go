@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/freshet-cache/freshet/internal/drive"
 	"github.com/freshet-cache/freshet/link"
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
@@ -57,7 +58,7 @@ func (t *tracking) linkLost(a *asker) *takeover {
 			frame = appendInvalid(nil, cause{}, nil)
 		}
 		if len(own) > 0 || !t.n.draining.Load() {
-			if _, err := t.n.peers.insist(ctx, a.addr, frame, t.n.p.living(ctx, t.n)[a.addr]); err != nil {
+			if _, err := t.n.peers.Insist(ctx, a.addr, frame, t.n.p.living(ctx, t.n)[a.addr]); err != nil {
 				t.n.log.Debug("a node was not told that its link broke", "peer", a.addr, "err", err)
 			}
 		}
@@ -123,7 +124,7 @@ func (t *tracking) announce() {
 		var wg sync.WaitGroup
 		for addr, lives := range t.n.p.living(ctx, t.n) {
 			wg.Go(func() {
-				if _, err := t.n.peers.insist(ctx, addr, frame, lives); err != nil {
+				if _, err := t.n.peers.Insist(ctx, addr, frame, lives); err != nil {
 					t.n.log.Debug("a node was not told of a new owner", "peer", addr, "err", err)
 				}
 			})
@@ -167,11 +168,11 @@ func (t *tracking) announced(ctx context.Context, frame []byte) []byte {
 	ctx, cancel := context.WithTimeout(ctx, takeoverWait)
 	defer cancel()
 	for !t.subscribe(ctx, addr) { // the link may be one that breaks just now
-		if ctx.Err() != nil || t.n.peers.over() {
+		if ctx.Err() != nil || t.n.peers.Closed() {
 			t.seek(addr)
 			break
 		}
-		pause(ctx, insistPause)
+		drive.Pause(ctx, insistPause)
 	}
 	t.leave(all)
 	if !knew { // this node may have stood still, and the other not waited

@@ -213,16 +213,8 @@ func TestReadWithoutAnOwner(t *testing.T) {
 	p := start(t, func(c *Config) { c.Nodes = 3 })
 	key := keyAt(t, p, 0)
 	c := tracker(t, p.nodes[1].addr)
-	p.nodes[1].peers.mu.Lock()
-	p.nodes[1].peers.closed = true // it reaches nobody
-	links := p.nodes[1].peers.links
-	p.nodes[1].peers.links = map[peer]*dialled{}
-	p.nodes[1].peers.mu.Unlock()
-	for _, d := range links {
-		<-d.ready
-		d.link.Close()
-	}
-	for c.told() != nil { // of the links
+	p.nodes[1].peers.Close() // it reaches nobody
+	for c.told() != nil {    // of the links
 	}
 	c.do("get", key)
 	c.hears("[invalidate [" + key + "]]")

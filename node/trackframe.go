@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"strings"
 	"time"
 
@@ -77,7 +76,7 @@ func (p *Process) living(ctx context.Context, n *Node) map[string]bool {
 	}
 	heard := p.heard()
 	if leaderAddr := p.leaderAddr(); !p.leads() && leaderAddr != "" {
-		if b, err := n.peers.insist(ctx, leaderAddr, []byte{frameVersion, frameLiving}, true); err == nil && len(b) > 1 && b[0] == answerDone {
+		if b, err := n.peers.Insist(ctx, leaderAddr, []byte{frameVersion, frameLiving}, true); err == nil && len(b) > 1 && b[0] == answerDone {
 			heard = strings.Split(string(b[1:]), "\n")
 		}
 	}
@@ -103,25 +102,3 @@ func (p *Process) heard() (out []string) {
 }
 
 const insistPause = 5 * time.Millisecond
-
-// insist is call for what may be done more than once: again when the link breaks,
-// and, if the node surely runs, when it cannot be reached, until ctx ends.
-func (p *peers) insist(ctx context.Context, addr string, frame []byte, lives bool) ([]byte, error) {
-	for {
-		b, err := p.call(ctx, addr, frame)
-		if err == nil || ctx.Err() != nil || errors.Is(err, errUnreached) && !lives || p.over() {
-			return b, err
-		}
-		pause(ctx, insistPause)
-	}
-}
-
-// pause waits, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}

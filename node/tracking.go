@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/freshet-cache/freshet/internal/drive"
 	"github.com/freshet-cache/freshet/linear"
 	"github.com/freshet-cache/freshet/link"
 	"github.com/freshet-cache/freshet/redis"
@@ -309,7 +310,7 @@ func (t *tracking) settle(keys []string) bool {
 		case errors.Is(err, linear.ErrNotOwner), errors.Is(err, linear.ErrClosed), t.n.ctx.Err() != nil:
 			return true
 		}
-		pause(t.n.ctx, endsBeat)
+		drive.Pause(t.n.ctx, endsBeat)
 	}
 	return false
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/link"
+	"github.com/freshet-cache/freshet/peer"
 	"github.com/freshet-cache/freshet/resp"
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
@@ -94,7 +95,7 @@ func (t *tracking) forgetEverywhere(by cause) {
 	defer cancel()
 	var wg sync.WaitGroup
 	for addr, lives := range t.n.p.living(ctx, t.n) {
-		wg.Go(func() { _, _ = t.n.peers.insist(ctx, addr, appendInvalid(nil, cause{}, nil), lives) }) // it is told of each key besides
+		wg.Go(func() { _, _ = t.n.peers.Insist(ctx, addr, appendInvalid(nil, cause{}, nil), lives) }) // it is told of each key besides
 	}
 	t.forgetAll(by)
 	wg.Wait()
@@ -104,7 +105,7 @@ func (t *tracking) forgetEverywhere(by cause) {
 // they are read through: the other node's interest ends with it, so it must be the
 // one that the request takes.
 func (t *tracking) call(ctx context.Context, addr string, frame []byte, c *resp.Conn, keys [][]byte, w *resp.Writer) ([]byte, error) {
-	l, err := t.n.peers.to(ctx, addr, laneTracked)
+	l, err := t.n.peers.Link(ctx, addr, peer.Tracked)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +113,7 @@ func (t *tracking) call(ctx context.Context, addr string, frame []byte, c *resp.
 	for _, k := range keys {
 		t.remember(c, k, l, w)
 	}
-	return over(ctx, l, frame)
+	return peer.Over(ctx, l, frame)
 }
 
 // interest notes that another node's clients read a key here, before it is looked
@@ -213,7 +214,7 @@ func (t *tracking) subscribe(ctx context.Context, addr string) bool {
 	if idle {
 		return true
 	}
-	l, err := t.n.peers.to(ctx, addr, laneTracked)
+	l, err := t.n.peers.Link(ctx, addr, peer.Tracked)
 	if err != nil {
 		return false
 	}

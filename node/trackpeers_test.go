@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/freshet-cache/freshet/internal/follower"
+	"github.com/freshet-cache/freshet/peer"
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
@@ -113,8 +114,8 @@ func TestToldWhileLinksBreak(t *testing.T) {
 	followed(t, addresses(p), 40, func(rounds func(int64)) {
 		for i := range 30 {
 			n := p.nodes[i%3]
-			l, err := n.peers.to(context.Background(), p.nodes[(i+1+i/3%2)%3].addr, laneTracked)
-			if err != nil && !errors.Is(err, errUnreached) {
+			l, err := n.peers.Link(context.Background(), p.nodes[(i+1+i/3%2)%3].addr, peer.Tracked)
+			if err != nil && !errors.Is(err, peer.ErrUnreached) {
 				t.Fatal(err)
 			}
 			if err == nil {
@@ -232,7 +233,7 @@ func TestNotAcknowledgedBeforeABreakIsKnown(t *testing.T) {
 	c := tracker(t, p.nodes[1].addr)
 	c.do("get", "k")
 	w, r := dial(t, p.nodes[0].addr), dial(t, p.nodes[0].addr)
-	l, err := p.nodes[1].peers.to(t.Context(), p.nodes[0].addr, laneTracked)
+	l, err := p.nodes[1].peers.Link(t.Context(), p.nodes[0].addr, peer.Tracked)
 	if err != nil {
 		t.Fatal(err)
 	}

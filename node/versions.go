@@ -43,7 +43,7 @@ func (n *Node) versionOf(ctx context.Context, key string, w *resp.Writer) (uint6
 	n.m.forwarded[0].Inc()
 	first, cancel := context.WithTimeout(ctx, n.p.cfg.Timeout/4) // an owner that says nothing must leave time for the store
 	defer cancel()
-	b, err := n.peers.read(first, r.Addr, append([]byte{frameVersion, frameStamp}, key...))
+	b, err := n.peers.CallHeard(first, r.Addr, append([]byte{frameVersion, frameStamp}, key...))
 	if err == nil && len(b) > 2 && b[0] == answerDone {
 		s := scan{b: b[2:]}
 		if v := s.num(); !s.bad {

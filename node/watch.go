@@ -385,12 +385,9 @@ func (p *Process) whyMoved(old, fresh lease.Held) (why string, ms int64) {
 // lookAtRings says which incarnations of causal spaces are lost: not everything that
 // they acknowledged has been everywhere. It is told of one that stays so for a round.
 func (p *Process) lookAtRings() {
-	if len(p.causal) == 0 {
-		return
-	}
 	w := &p.watch
 	lost := map[string]bool{}
-	for _, r := range p.nodes[0].rings() {
+	for _, r := range p.nodes[0].groups() {
 		for _, incarnation := range r.Incarnations {
 			key := fmt.Sprint(r.Space, " ", incarnation)
 			told, seen := w.incarnations[key]

@@ -36,6 +36,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/freshet-cache/freshet/clock"
+	"github.com/freshet-cache/freshet/internal/drive"
 	"github.com/freshet-cache/freshet/leader"
 	"github.com/freshet-cache/freshet/ticks"
 )
@@ -220,12 +221,7 @@ func (c *Coordinator) follow() {
 
 // wait is a pause between attempts.
 func (c *Coordinator) wait() {
-	t := time.NewTimer(c.opt.TTL / 20)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-c.ctx.Done():
-	}
+	drive.Pause(c.ctx, c.opt.TTL/20)
 }
 
 // Lead implements leader.Coordinator: it stands for election, and waits while

@@ -1,10 +1,11 @@
-package node
+package causalspace
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"unsafe"
 
 	"github.com/freshet-cache/freshet/causal"
 	"github.com/freshet-cache/freshet/resp"
@@ -13,7 +14,7 @@ import (
 // The commands of sessions and transactions over causal spaces. Each takes a token and
 // answers the next one, first of what it answers; a token can be used twice, which is a
 // fork.
-var causalCommands = []resp.Command{
+var commands = []resp.Command{
 	{Name: "fr.begin", Arity: 2, Flags: []string{"fast"}, Group: "freshet", Summary: "FR.BEGIN space: answers the token of a session that knows nothing.", Since: "0.1.0"},
 	{Name: "fr.cget", Arity: 3, Flags: []string{"readonly", "fast"}, FirstKey: 2, LastKey: 2, Step: 1, Group: "freshet", Summary: "FR.CGET token key: answers the next token, and the value as the session sees it.", Since: "0.1.0"},
 	{Name: "fr.cmget", Arity: -3, Flags: []string{"readonly", "fast"}, FirstKey: 2, LastKey: -1, Step: 1, Group: "freshet", Summary: "FR.CMGET token key...: answers the next token, and the values from one causal cut.", Since: "0.1.0"},
@@ -31,67 +32,66 @@ var causalCommands = []resp.Command{
 }
 
 type (
-	causalSession = causal.Session[[]byte]
-	causalTx      = causal.Tx[[]byte]
+	session = causal.Session[[]byte]
+	tx      = causal.Tx[[]byte]
 )
 
 // sessionOf finds the space that a token belongs to, and resumes its session.
-func (n *Node) sessionOf(token []byte) (*causalSession, error) {
+func (n *node) sessionOf(token []byte) (*session, error) {
 	err := causal.ErrToken
-	for _, c := range n.causal {
-		s, e := c.space.Resume(view(token))
+	for _, c := range n.all {
+		s, e := c.space.Resume(look(token))
 		if e == nil {
 			return s, nil
 		}
-		if !errors.Is(e, causal.ErrOtherSpace) || len(n.causal) == 1 {
+		if !errors.Is(e, causal.ErrOtherSpace) || len(n.all) == 1 {
 			err = e
 		}
 	}
 	return nil, err
 }
 
-func (n *Node) txOf(token []byte) (*causalTx, error) {
+func (n *node) txOf(token []byte) (*tx, error) {
 	err := causal.ErrToken
-	for _, c := range n.causal {
-		t, e := c.space.ResumeTx(view(token))
+	for _, c := range n.all {
+		t, e := c.space.ResumeTx(look(token))
 		if e == nil {
 			return t, nil
 		}
-		if !errors.Is(e, causal.ErrOtherSpace) || len(n.causal) == 1 {
+		if !errors.Is(e, causal.ErrOtherSpace) || len(n.all) == 1 {
 			err = e
 		}
 	}
 	return nil, err
 }
 
-// workflow runs a command of a session or a transaction, and reports whether it was one.
-func (n *Node) workflow(c *resp.Conn, name string, args [][]byte, w *resp.Writer) bool {
+// look looks at bytes as a string for as long as they do not change.
+func look(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// Run implements promise.Member: it runs a command of a session or a transaction.
+func (n *node) Run(ctx context.Context, name string, args [][]byte, w *resp.Writer) {
 	run := sessionCommands[name]
 	if run == nil {
-		if inTx := txCommands[name]; inTx != nil {
-			run = inTx
-		}
+		run = txCommands[name]
 	}
-	if run == nil {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(c.Context(), n.p.cfg.Timeout)
-	defer cancel()
-	if len(n.causal) == 0 {
+	switch {
+	case name == "fr.token":
+		w.Error("ERR FR.TOKEN is about the session of a causal space's database: SELECT one first (--space NAME=causal,db=NUMBER)")
+		return
+	case len(n.all) == 0 || run == nil:
 		w.Error("ERR no causal space is open; start freshet serve with --space NAME=causal")
-		return true
+		return
 	}
 	out := resp.NewWriter(w.Proto())
 	if err := run(n, ctx, args, out); err != nil {
-		w.Error(causalError(err))
-		return true
+		w.Error(errorText(err))
+		return
 	}
 	w.Raw(out.Bytes())
-	return true
 }
 
-// causalError is what a client reads.
-func causalError(err error) string {
+// errorText is what a client reads.
+func errorText(err error) string {
 	code := "ERR "
 	for _, k := range []struct {
 		err  error
@@ -109,11 +109,11 @@ func causalError(err error) string {
 	return code + err.Error()
 }
 
-type workflowCommand func(n *Node, ctx context.Context, args [][]byte, w *resp.Writer) error
+type workflowCommand func(n *node, ctx context.Context, args [][]byte, w *resp.Writer) error
 
 var sessionCommands = map[string]workflowCommand{
-	"fr.begin": func(n *Node, ctx context.Context, args [][]byte, w *resp.Writer) error {
-		c := n.causal[string(args[1])]
+	"fr.begin": func(n *node, ctx context.Context, args [][]byte, w *resp.Writer) error {
+		c := n.find(string(args[1]))
 		if c == nil {
 			return fmt.Errorf("no causal space is called %.110q; see --space", args[1])
 		}
@@ -124,7 +124,7 @@ var sessionCommands = map[string]workflowCommand{
 		}
 		return tell(w, c.space.Begin())
 	},
-	"fr.cget": func(n *Node, ctx context.Context, args [][]byte, w *resp.Writer) error {
+	"fr.cget": func(n *node, ctx context.Context, args [][]byte, w *resp.Writer) error {
 		s, err := n.sessionOf(args[1])
 		if err != nil {
 			return err
@@ -138,7 +138,7 @@ var sessionCommands = map[string]workflowCommand{
 		bulk(w, v, ok)
 		return err
 	},
-	"fr.cmget": func(n *Node, ctx context.Context, args [][]byte, w *resp.Writer) error {
+	"fr.cmget": func(n *node, ctx context.Context, args [][]byte, w *resp.Writer) error {
 		s, err := n.sessionOf(args[1])
 		if err != nil {
 			return err
@@ -152,7 +152,7 @@ var sessionCommands = map[string]workflowCommand{
 		bulks(w, items)
 		return err
 	},
-	"fr.cset": func(n *Node, ctx context.Context, args [][]byte, w *resp.Writer) error {
+	"fr.cset": func(n *node, ctx context.Context, args [][]byte, w *resp.Writer) error {
 		s, err := n.sessionOf(args[1])
 		if err == nil {
 			err = written(ctx, args, func(key string, value []byte) error { return s.Set(ctx, key, value) }, s.Update)
@@ -162,7 +162,7 @@ var sessionCommands = map[string]workflowCommand{
 		}
 		return tellWrite(ctx, w, s)
 	},
-	"fr.cdel": func(n *Node, ctx context.Context, args [][]byte, w *resp.Writer) error {
+	"fr.cdel": func(n *node, ctx context.Context, args [][]byte, w *resp.Writer) error {
 		s, err := n.sessionOf(args[1])
 		if err == nil {
 			err = s.Delete(ctx, string(args[2]))
@@ -172,10 +172,10 @@ var sessionCommands = map[string]workflowCommand{
 		}
 		return tellWrite(ctx, w, s)
 	},
-	"fr.cjoin": func(n *Node, _ context.Context, args [][]byte, w *resp.Writer) error {
+	"fr.cjoin": func(n *node, _ context.Context, args [][]byte, w *resp.Writer) error {
 		s, err := n.sessionOf(args[1])
 		for _, token := range args[2:] {
-			var o *causalSession
+			var o *session
 			if err == nil {
 				o, err = n.sessionOf(token)
 			}
@@ -192,7 +192,7 @@ var sessionCommands = map[string]workflowCommand{
 		}
 		return tell(w, s)
 	},
-	"fr.tbegin": func(n *Node, ctx context.Context, args [][]byte, w *resp.Writer) error {
+	"fr.tbegin": func(n *node, ctx context.Context, args [][]byte, w *resp.Writer) error {
 		s, err := n.sessionOf(args[1])
 		if err != nil {
 			return err
@@ -206,7 +206,7 @@ var sessionCommands = map[string]workflowCommand{
 }
 
 var txCommands = map[string]workflowCommand{
-	"fr.tmget": func(n *Node, ctx context.Context, args [][]byte, w *resp.Writer) error {
+	"fr.tmget": func(n *node, ctx context.Context, args [][]byte, w *resp.Writer) error {
 		t, err := n.txOf(args[1])
 		if err != nil {
 			return err
@@ -220,7 +220,7 @@ var txCommands = map[string]workflowCommand{
 		bulks(w, items)
 		return err
 	},
-	"fr.tset": func(n *Node, ctx context.Context, args [][]byte, w *resp.Writer) error {
+	"fr.tset": func(n *node, ctx context.Context, args [][]byte, w *resp.Writer) error {
 		t, err := n.txOf(args[1])
 		if err == nil {
 			err = written(ctx, args, t.Set, t.Update)
@@ -230,7 +230,7 @@ var txCommands = map[string]workflowCommand{
 		}
 		return tell(w, t)
 	},
-	"fr.tdel": func(n *Node, _ context.Context, args [][]byte, w *resp.Writer) error {
+	"fr.tdel": func(n *node, _ context.Context, args [][]byte, w *resp.Writer) error {
 		t, err := n.txOf(args[1])
 		if err == nil {
 			err = t.Delete(string(args[2]))
@@ -240,7 +240,7 @@ var txCommands = map[string]workflowCommand{
 		}
 		return tell(w, t)
 	},
-	"fr.tfork": func(n *Node, _ context.Context, args [][]byte, w *resp.Writer) error {
+	"fr.tfork": func(n *node, _ context.Context, args [][]byte, w *resp.Writer) error {
 		t, err := n.txOf(args[1])
 		if err != nil {
 			return err
@@ -249,9 +249,9 @@ var txCommands = map[string]workflowCommand{
 		w.Array(2)
 		return errors.Join(tell(w, t), tell(w, f))
 	},
-	"fr.tjoin": func(n *Node, _ context.Context, args [][]byte, w *resp.Writer) error {
+	"fr.tjoin": func(n *node, _ context.Context, args [][]byte, w *resp.Writer) error {
 		t, err := n.txOf(args[1])
-		var f *causalTx
+		var f *tx
 		if err == nil {
 			f, err = n.txOf(args[2])
 		}
@@ -263,7 +263,7 @@ var txCommands = map[string]workflowCommand{
 		}
 		return tell(w, t)
 	},
-	"fr.tcommit": func(n *Node, ctx context.Context, args [][]byte, w *resp.Writer) error {
+	"fr.tcommit": func(n *node, ctx context.Context, args [][]byte, w *resp.Writer) error {
 		t, err := n.txOf(args[1])
 		if err != nil {
 			return err
@@ -298,7 +298,7 @@ func tell(w *resp.Writer, s interface{ Token() (string, error) }) error {
 }
 
 // tellWrite writes the token of a session that has written. That is done whether or not it can be told.
-func tellWrite(ctx context.Context, w *resp.Writer, s *causalSession) error {
+func tellWrite(ctx context.Context, w *resp.Writer, s *session) error {
 	err := s.Shrink(ctx, 0)
 	if err == nil {
 		err = tell(w, s)

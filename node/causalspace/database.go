@@ -1,4 +1,4 @@
-package node
+package causalspace
 
 import (
 	"context"
@@ -8,73 +8,56 @@ import (
 	"strings"
 
 	"github.com/freshet-cache/freshet/causal"
+	"github.com/freshet-cache/freshet/node/promise"
 	"github.com/freshet-cache/freshet/resp"
 )
 
 // A connection that has selected the database of a causal space is a session there: plain
 // commands read and write as that session, and FR.TOKEN passes it on.
 
-// anywhere are the commands that mean the same in every database.
-var anywhere = map[string]bool{
-	"info": true, "config": true, "time": true, "script": true, "fr.help": true, "fr.link": true, "fr.state": true,
-	"fr.drain": true, "fr.undrain": true,
-}
-
-// inSpace runs a command in the database of a causal space.
-func (n *Node) inSpace(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.Writer) {
-	defer n.timed(c, cmd.Name, args, 1)()
-	space := n.selected(c)
-	run := inSession[cmd.Name]
-	bad := n.badKey(cmd, args)
+// Select implements promise.Member.
+func (n *node) Select(ctx context.Context, db int, state *any, call promise.Call, w *resp.Writer) {
+	space := n.selected(db)
+	run := inSession[call.Command.Name]
 	switch {
 	case space == nil:
 		w.Error("TRYAGAIN nothing was done: the causal space is not open yet")
 		return
-	case bad != "":
-		w.Error(bad)
-		return
-	case anywhere[cmd.Name] || sessionCommands[cmd.Name] != nil || txCommands[cmd.Name] != nil:
-		n.other(c, cmd, args, w)
-		return
 	case run == nil:
-		w.Error(fmt.Sprintf("ERR %s does not work in the causal space %s: there are GET, SET, DEL, EXISTS, MGET, MSET, STRLEN and FR.TOKEN, and transactions of tokens (FR.TBEGIN); SELECT 0 for all commands", strings.ToUpper(cmd.Name), space.is.name))
+		w.Error(fmt.Sprintf("ERR %s does not work in the causal space %s: there are GET, SET, DEL, EXISTS, MGET, MSET, STRLEN and FR.TOKEN, and transactions of tokens (FR.TBEGIN); SELECT 0 for all commands", strings.ToUpper(call.Command.Name), space.is.Name))
 		return
-	case c.Tracks():
+	case call.Tracks:
 		w.Error("ERR CLIENT TRACKING does not work in a causal space: turn it off, or SELECT 0")
 		return
 	}
-	w.MayBlock()
-	ctx, cancel := context.WithTimeout(c.Context(), n.p.cfg.Timeout)
-	defer cancel()
-	s, err := n.sessionIn(ctx, c, space)
-	if err == nil && slices.Contains(cmd.Flags, "write") {
+	s, err := n.sessionIn(ctx, state, space)
+	if err == nil && slices.Contains(call.Command.Flags, "write") {
 		err = s.Shrink(ctx, 0) // before it carries more, so that what was done is never answered with an error
 	}
 	out := resp.NewWriter(w.Proto())
 	if err == nil {
-		err = run(ctx, n, s, args, out)
+		err = run(ctx, n, s, call.Args, out)
 	}
 	if err != nil {
-		w.Error(causalError(err))
+		w.Error(errorText(err))
 		return
 	}
 	w.Raw(out.Bytes())
 }
 
-// selected is the space whose database the connection has selected; SELECT takes no other.
-func (n *Node) selected(c *resp.Conn) *causalNode {
-	for _, s := range n.causal {
-		if s.is.db == c.DB() {
-			return s
+// selected returns the part of the space whose database has this number, or nil.
+func (n *node) selected(db int) *part {
+	for _, c := range n.all {
+		if c.is.DB == db {
+			return c
 		}
 	}
 	return nil
 }
 
 // sessionIn is the connection's session in a space. It begins with the first command.
-func (n *Node) sessionIn(ctx context.Context, c *resp.Conn, space *causalNode) (*causalSession, error) {
-	of := n.session(c)
-	if s := of.causal[space.is.db]; s != nil {
+func (n *node) sessionIn(ctx context.Context, state *any, space *part) (*session, error) {
+	if s, ok := (*state).(*session); ok {
 		return s, nil
 	}
 	if !space.keyed {
@@ -82,44 +65,36 @@ func (n *Node) sessionIn(ctx context.Context, c *resp.Conn, space *causalNode) (
 			return nil, err
 		}
 	}
-	if of.causal == nil {
-		of.causal = map[int]*causalSession{}
-	}
-	of.causal[space.is.db] = space.space.Begin()
-	return of.causal[space.is.db], nil
+	s := space.space.Begin()
+	*state = s
+	return s, nil
 }
 
-// Reset implements resp.Resetter.
-func (n *Node) Reset(c *resp.Conn) {
-	n.Idle(c)
-	c.State = nil
-}
-
-type plainCommand func(ctx context.Context, n *Node, s *causalSession, args [][]byte, w *resp.Writer) error
+type plainCommand func(ctx context.Context, n *node, s *session, args [][]byte, w *resp.Writer) error
 
 // inSession are the commands of Redis that work in a causal space, as Redis answers them.
 var inSession = map[string]plainCommand{
-	"get": func(ctx context.Context, _ *Node, s *causalSession, args [][]byte, w *resp.Writer) error {
+	"get": func(ctx context.Context, _ *node, s *session, args [][]byte, w *resp.Writer) error {
 		v, ok, err := s.Get(ctx, string(args[1]))
 		bulk(w, v, ok)
 		return err
 	},
-	"strlen": func(ctx context.Context, _ *Node, s *causalSession, args [][]byte, w *resp.Writer) error {
+	"strlen": func(ctx context.Context, _ *node, s *session, args [][]byte, w *resp.Writer) error {
 		v, _, err := s.Get(ctx, string(args[1]))
 		w.Int(int64(len(v)))
 		return err
 	},
-	"mget": func(ctx context.Context, _ *Node, s *causalSession, args [][]byte, w *resp.Writer) error {
+	"mget": func(ctx context.Context, _ *node, s *session, args [][]byte, w *resp.Writer) error {
 		items, err := s.GetMany(ctx, texts(args[1:])...)
 		bulks(w, items)
 		return err
 	},
-	"exists": func(ctx context.Context, _ *Node, s *causalSession, args [][]byte, w *resp.Writer) error {
+	"exists": func(ctx context.Context, _ *node, s *session, args [][]byte, w *resp.Writer) error {
 		items, err := s.GetMany(ctx, texts(args[1:])...)
 		w.Int(existing(items))
 		return err
 	},
-	"set": func(ctx context.Context, _ *Node, s *causalSession, args [][]byte, w *resp.Writer) error {
+	"set": func(ctx context.Context, _ *node, s *session, args [][]byte, w *resp.Writer) error {
 		if len(args) > 3 {
 			return errors.New("SET takes no options in a causal space: its keys have no TTL, and nothing is decided from the stored value; SELECT 0 for that")
 		}
@@ -129,7 +104,7 @@ var inSession = map[string]plainCommand{
 	"mset":   writePairs,
 	"del":    deleteKeys,
 	"unlink": deleteKeys,
-	"fr.token": func(ctx context.Context, n *Node, s *causalSession, args [][]byte, w *resp.Writer) error {
+	"fr.token": func(ctx context.Context, n *node, s *session, args [][]byte, w *resp.Writer) error {
 		switch len(args) {
 		case 1:
 			if err := s.Shrink(ctx, 0); err != nil {
@@ -153,11 +128,11 @@ var inSession = map[string]plainCommand{
 }
 
 // writePairs writes all pairs in one transaction: they become visible together, as in Redis.
-func writePairs(ctx context.Context, _ *Node, s *causalSession, args [][]byte, w *resp.Writer) error {
+func writePairs(ctx context.Context, _ *node, s *session, args [][]byte, w *resp.Writer) error {
 	if len(args)%2 == 0 {
 		return errors.New("wrong number of arguments for 'mset' command")
 	}
-	_, err := s.Transact(ctx, func(t *causalTx) error {
+	_, err := s.Transact(ctx, func(t *tx) error {
 		for i := 1; i < len(args); i += 2 {
 			if err := t.Set(string(args[i]), append([]byte{}, args[i+1]...)); err != nil {
 				return err
@@ -170,12 +145,12 @@ func writePairs(ctx context.Context, _ *Node, s *causalSession, args [][]byte, w
 }
 
 // deleteKeys deletes keys in one transaction, and answers how many there were.
-func deleteKeys(ctx context.Context, _ *Node, s *causalSession, args [][]byte, w *resp.Writer) error {
+func deleteKeys(ctx context.Context, _ *node, s *session, args [][]byte, w *resp.Writer) error {
 	keys := texts(args[1:])
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
 	var there int64
-	_, err := s.Transact(ctx, func(t *causalTx) error {
+	_, err := s.Transact(ctx, func(t *tx) error {
 		items, err := t.GetMany(ctx, keys...)
 		there = existing(items)
 		for i, it := range items {

@@ -1,0 +1,137 @@
+package peer
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"sync"
+
+	"github.com/freshet-cache/freshet/link"
+)
+
+// ErrRefused means that the other node did nothing, and says why.
+var ErrRefused = errors.New("peer: the other node refused; nothing was done")
+
+// Named is the second byte of a request to a service, after the version; the name of the service and
+// the request follow.
+const Named byte = 'V'
+
+// Service answers the requests of other nodes. An error means that nothing was done.
+type Service func(ctx context.Context, request []byte) ([]byte, error)
+
+// Stream takes a link that another node has opened for this purpose alone. It returns the function
+// that takes the frames of the link, one at a time and in order.
+type Stream func(l *link.Link) (deliver func(frame []byte))
+
+// Services are what a node does for others, by name. The zero value has none. All methods are safe
+// for concurrent use.
+type Services struct {
+	mu       sync.RWMutex
+	services map[string]Service
+	streams  map[string]Stream
+}
+
+// Offer gives a service its name. It reports false if another one has it.
+func (s *Services) Offer(name string, f Service) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.services[name] != nil {
+		return false
+	}
+	if s.services == nil {
+		s.services = map[string]Service{}
+	}
+	s.services[name] = f
+	return true
+}
+
+// OfferStream gives a stream its name, which replaces an earlier one.
+func (s *Services) OfferStream(name string, f Stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.streams == nil {
+		s.streams = map[string]Stream{}
+	}
+	s.streams[name] = f
+}
+
+const (
+	served  byte = iota // the answer follows
+	refused byte = 2    // nothing was done, and a text follows
+)
+
+// Answer answers a request to a service, without its first two bytes.
+func (s *Services) Answer(ctx context.Context, request []byte) []byte {
+	n, w := binary.Uvarint(request)
+	if w <= 0 || n > uint64(len(request)-w) {
+		return append([]byte{refused}, "the name of a service cannot be read; run one version of freshet on all nodes"...)
+	}
+	name, body := string(request[w:w+int(n)]), request[w+int(n):]
+	s.mu.RLock()
+	f := s.services[name]
+	s.mu.RUnlock()
+	if f == nil {
+		return append([]byte{refused}, fmt.Sprintf("%.110q is not open at this node; open it in every process of the cluster", name)...)
+	}
+	b, err := f(ctx, body)
+	if err != nil {
+		return append([]byte{refused}, err.Error()...)
+	}
+	return append([]byte{served}, b...)
+}
+
+// Ask sends a request to a service of another node and waits for its answer. ErrUnreached and
+// ErrRefused mean that nothing was done; any other error that it is unknown.
+func (p *Peers) Ask(ctx context.Context, addr string, in Lane, service string, request []byte) ([]byte, error) {
+	frame := binary.AppendUvarint([]byte{byte(p.opt.Version), Named}, uint64(len(service)))
+	b, err := p.Call(ctx, addr, in, append(append(frame, service...), request...))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(b) > 0 && b[0] == served:
+		return b[1:], nil
+	case len(b) > 0 && b[0] == refused:
+		return nil, fmt.Errorf("%w: %s: %s", ErrRefused, addr, b[1:])
+	}
+	return nil, fmt.Errorf("peer: %s answered with what cannot be read; run one version of freshet on all nodes", addr)
+}
+
+// streamQueue is the most that waits to be sent over a stream. What uses a stream bounds what it
+// sends: what did not fit would be sent again, and would not fit again.
+const streamQueue = math.MaxInt
+
+// Stream opens a link for one purpose, whose frames no other traffic delays.
+func (p *Peers) Stream(addr, name string, deliver func(frame []byte)) (*link.Link, error) {
+	nc, r, err := p.open(addr, name)
+	if err != nil {
+		return nil, err
+	}
+	return link.New(nc, r, link.Options{MaxFrame: p.opt.MaxFrame, MaxQueue: streamQueue, Message: deliver}), nil
+}
+
+// Accept returns what serves a connection that another node has opened for a stream, until it breaks;
+// nil if no stream has this name.
+func (s *Services) Accept(name string, maxFrame int) func(nc net.Conn, r *bufio.Reader) {
+	s.mu.RLock()
+	f := s.streams[name]
+	s.mu.RUnlock()
+	if f == nil {
+		return nil
+	}
+	return func(nc net.Conn, r *bufio.Reader) {
+		var deliver func([]byte)
+		made := make(chan struct{})
+		l := link.New(nc, r, link.Options{MaxFrame: maxFrame, MaxQueue: streamQueue, Message: func(frame []byte) {
+			<-made
+			deliver(frame)
+		}})
+		deliver = f(l)
+		close(made)
+		<-l.Done()
+		l.Wait()
+	}
+}
