@@ -17,7 +17,7 @@ func TestAnUnknownExperimentIsRefused(t *testing.T) {
 func TestExperimentsAreComplete(t *testing.T) {
 	seen := map[string]bool{}
 	for _, e := range Experiments() {
-		if seen[e.Name] || e.About == "" || len(e.Systems) == 0 || e.Run == nil {
+		if seen[e.Name] || e.About() == "" || len(e.Systems) == 0 || e.Run == nil || e.Tables == nil || e.Plots == nil {
 			t.Errorf("%s is there twice, or not complete", e.Name)
 		}
 		seen[e.Name] = true

@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"gonum.org/v1/plot/plotter"
-
 	"github.com/freshet-cache/freshet/bench/causalbase"
 	"github.com/freshet-cache/freshet/bench/kit"
 )
@@ -57,123 +55,130 @@ func twoSteps(servers int, gap time.Duration, seed uint64) causalLoad {
 	}}
 }
 
-// anomalyFound is the share of workflows, in per cent, of each round, by what was changed.
-type anomalyFound struct {
-	sizes    anomalySizes
-	rates    map[string]map[string][]float64
-	verdicts map[string]causalVerdict
-	flows    map[string]int
+// anomalyCase is a system with so many nodes, and so much time between the functions.
+type anomalyCase struct {
+	system string
+	nodes  int
+	gap    time.Duration
 }
+
+// anomalies is what causal-anomalies measures: the workflows with an anomaly, in per cent.
+type anomalies struct {
+	opt      kit.Options
+	sizes    anomalySizes
+	rounds   kit.Rounds[anomalyCase]
+	verdicts verdicts
+}
+
+// lastGap is the time between the functions where the nodes are what changes, and most is
+// the nodes where the time is.
+func (s anomalySizes) lastGap() time.Duration { return s.gaps[len(s.gaps)-1] }
+func (s anomalySizes) most() int              { return s.nodes[len(s.nodes)-1] }
 
 // causalAnomalies is figure 1.
 func causalAnomalies(ctx context.Context, opt kit.Options) (*kit.Report, error) {
-	sizes := anomalySizesOf(opt)
-	f := &anomalyFound{sizes, map[string]map[string][]float64{}, map[string]causalVerdict{}, map[string]int{}}
-	last, most := sizes.gaps[len(sizes.gaps)-1], sizes.nodes[len(sizes.nodes)-1]
-	err := kit.Turns(ctx, opt, sizes.rounds, func(system string, round int) error {
+	a := &anomalies{opt: opt, sizes: anomalySizesOf(opt), verdicts: verdicts{}}
+	err := kit.Turns(ctx, opt, a.sizes.rounds, func(system string, round int) error {
 		var err error
-		for _, n := range sizes.nodes {
-			err = errors.Join(err, f.round(ctx, opt, system, nodesName(n), n, last, round))
+		for _, n := range a.sizes.nodes {
+			err = errors.Join(err, a.round(ctx, anomalyCase{system, n, a.sizes.lastGap()}, round))
 		}
-		for _, gap := range sizes.gaps[:len(sizes.gaps)-1] {
-			err = errors.Join(err, f.round(ctx, opt, system, gap.String(), most, gap, round))
+		for _, gap := range a.sizes.gaps[:len(a.sizes.gaps)-1] {
+			err = errors.Join(err, a.round(ctx, anomalyCase{system, a.sizes.most(), gap}, round))
 		}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return f.report(opt), nil
+	return a.report(), nil
 }
 
-func nodesName(n int) string { return fmt.Sprintf("%d nodes", n) }
-
-func (f *anomalyFound) round(ctx context.Context, opt kit.Options, system, what string, nodes int, gap time.Duration, round int) error {
-	load := twoSteps(nodes, gap, opt.Seed+uint64(round))
-	r, err := startCausal(ctx, system, load, func(w *causalbase.World) (causalbase.System, error) {
-		if system == "dax" {
-			return causalbase.NewDax(w, load.rows, f.sizes.lag), nil
+func (a *anomalies) round(ctx context.Context, c anomalyCase, round int) error {
+	load := twoSteps(c.nodes, c.gap, a.opt.Seed+uint64(round))
+	r, err := startCausal(ctx, c.system, load, func(w *causalbase.World) (causalbase.System, error) {
+		if c.system == "dax" {
+			return causalbase.NewDax(w, load.rows, a.sizes.lag), nil
 		}
-		return causalbase.New(ctx, system, w, load.rows)
+		return causalbase.New(ctx, c.system, w, load.rows)
 	})
 	if err != nil {
 		return err
 	}
-	_, err = r.open(ctx, f.sizes.rate, f.sizes.span)
+	_, err = r.open(ctx, a.sizes.rate, a.sizes.span)
 	if err = errors.Join(err, r.stop(ctx)); err != nil {
 		return err
 	}
 	v, err := r.judge(len(r.history.Acts()))
-	if f.rates[system] == nil {
-		f.rates[system] = map[string][]float64{}
-	}
-	f.rates[system][what] = append(f.rates[system][what], 100*float64(v.anomalous)/float64(max(1, v.flows)))
-	sum := f.verdicts[system]
-	sum.add(v)
-	f.verdicts[system] = sum
+	a.rounds.Add(c, "percent", 100*float64(v.anomalous)/float64(max(1, v.flows)))
+	a.verdicts.add(c.system, v)
 	return err
 }
 
-func (f *anomalyFound) report(opt kit.Options) *kit.Report {
-	r := &kit.Report{Headline: map[string]float64{}, Anomalies: map[string]int{}, Checked: map[string]int{}}
-	verdicts(r, f.verdicts)
-	most, last := f.sizes.nodes[len(f.sizes.nodes)-1], f.sizes.gaps[len(f.sizes.gaps)-1]
+func (a *anomalies) report() *kit.Report {
+	r := kit.NewReport()
+	common(r)
+	a.verdicts.report(r)
+	most, last := a.sizes.most(), a.sizes.lastGap()
+	for _, s := range a.opt.Systems {
+		v := a.verdicts[s]
+		r.Rows = append(r.Rows, kit.Row{"system": s, "workflows": v.flows, "anomalous": v.anomalous})
+	}
 	published := map[int]string{1: "0", 8: "up to 14 %"}
-	var nodes, gaps, names []kit.Row
-	var groups []string
-	points := map[string]plotter.XYs{}
-	for i, n := range f.sizes.nodes {
+	for _, n := range a.sizes.nodes {
 		row := kit.Row{"nodes": n, "published": published[n]}
-		groups = append(groups, nodesName(n))
-		for _, s := range opt.Systems {
-			got := kit.SpreadOf(f.rates[s][nodesName(n)])
-			row[s] = got
-			points[s] = append(points[s], plotter.XY{X: float64(i), Y: got.Median})
-			r.Headline[fmt.Sprintf("%s_%d_nodes_percent", s, n)] = got.Median
+		for _, s := range a.opt.Systems {
+			a.fill(row, anomalyCase{s, n, last})
+			r.Headline[fmt.Sprintf("%s_%d_nodes_percent", s, n)] = a.rounds.Spread(anomalyCase{s, n, last}, "percent").Median
 		}
-		nodes = append(nodes, row)
+		r.Rows = append(r.Rows, row)
 	}
-	for _, gap := range f.sizes.gaps {
+	for _, gap := range a.sizes.gaps {
 		row := kit.Row{"gap": gap.String()}
-		for _, s := range opt.Systems {
-			what := gap.String()
-			if gap == last {
-				what = nodesName(most)
-			}
-			row[s] = kit.SpreadOf(f.rates[s][what])
+		for _, s := range a.opt.Systems {
+			a.fill(row, anomalyCase{s, most, gap})
 		}
-		gaps = append(gaps, row)
+		r.Rows = append(r.Rows, row)
 	}
-	columns := []kit.Column{}
-	for _, s := range opt.Systems {
-		columns = append(columns, kit.Column{s, s + ", % of workflows"})
-		v := f.verdicts[s]
-		names = append(names, kit.Row{"system": s, "workflows": v.flows, "anomalous": v.anomalous})
-	}
-	r.Rows = slices.Concat(names, nodes, gaps)
-	r.Tables = []kit.Table{
-		{fmt.Sprintf("Workflows with an anomaly, %v between the functions", last), slices.Concat([]kit.Column{{"nodes", "cache nodes"}}, columns, []kit.Column{{"published", "published, of DAX"}}), nodes},
-		{fmt.Sprintf("By the time between the functions, %d nodes", most), slices.Concat([]kit.Column{{"gap", "between the functions"}}, columns), gaps},
-		{"In all", []kit.Column{{"system", "system"}, {"workflows", "workflows"}, {"anomalous", "with an anomaly"}}, names},
-	}
-	r.Goals = []kit.Goal{{"freshet: workflows with an anomaly", "0", "-", r.Anomalies["freshet"], r.Anomalies["freshet"] == 0}}
-	r.Notes = append([]string{
-		fmt.Sprintf("A workflow of two functions at servers by chance: the first writes one of 10000 keys, the second reads it. %.0f workflows a second, %d rounds of %v.", f.sizes.rate, f.sizes.rounds, f.sizes.span),
-		fmt.Sprintf("Published (figure 1): up to 14 %% of such workflows on AWS Lambda over DynamoDB Accelerator. Neither the time between the functions nor that of replication is stated there; here replication takes a time distributed exponentially with a mean of %v, and %v pass between the functions, so the height is ours to choose, and what is measured is that it grows with the nodes as (n-1)/n does, and falls with the time between the functions. freshet does not depend on either.", f.sizes.lag, last),
-	}, causalNotes()...)
-	var list []kit.Series
-	for _, s := range opt.Systems {
-		list = append(list, kit.Series{Name: s, Values: ys(points[s])})
-	}
-	if b, err := kit.Bars("Workflows with an anomaly", "% of workflows", groups, list); err == nil {
-		r.Plots = append(r.Plots, b)
-	}
+	r.Goal("freshet: workflows with an anomaly", "0", "-", r.Anomalies["freshet"], r.Anomalies["freshet"] == 0)
+	r.Set("rate", a.sizes.rate)
+	r.Set("rounds", a.sizes.rounds)
+	r.Set("span", a.sizes.span)
+	r.Set("lag", a.sizes.lag)
+	r.Set("gap", last)
+	r.Set("nodes", most)
 	return r
 }
 
-func ys(points plotter.XYs) (out []float64) {
-	for _, p := range points {
-		out = append(out, p.Y)
+// fill writes what was measured of a case into the column of its system.
+func (a *anomalies) fill(row kit.Row, c anomalyCase) {
+	row[c.system] = a.rounds.Spread(c, "percent")
+}
+
+func anomalyTables(r *kit.Report) []kit.Table {
+	var columns []kit.Column
+	for _, s := range kit.Systems(r.With("workflows")) {
+		columns = append(columns, kit.Columns(s, s+", % of workflows")...)
 	}
-	return out
+	return []kit.Table{
+		{Title: fmt.Sprintf("Workflows with an anomaly, %s between the functions", r.Setting["gap"]), Rows: r.With("nodes"),
+			Columns: slices.Concat(kit.Columns("nodes", "cache nodes"), columns, kit.Columns("published", "published, of DAX"))},
+		{Title: fmt.Sprintf("By the time between the functions, %s nodes", r.Setting["nodes"]), Rows: r.With("gap"),
+			Columns: slices.Concat(kit.Columns("gap", "between the functions"), columns)},
+		{Title: "In all", Rows: r.With("workflows"), Columns: kit.Columns("system", "system", "workflows", "workflows", "anomalous", "with an anomaly")},
+	}
+}
+
+func anomalyPlots(r *kit.Report) []kit.Plot {
+	p := kit.Plot{Title: "Workflows with an anomaly", X: "cache nodes", Y: "% of workflows"}
+	for _, row := range r.With("nodes") {
+		p.Ticks = append(p.Ticks, float64(row["nodes"].(int)))
+	}
+	for _, s := range kit.Systems(r.With("workflows")) {
+		for _, one := range kit.Curves(r.With("nodes"), "nodes", s) {
+			one.Name = s
+			p.Series = append(p.Series, one)
+		}
+	}
+	return []kit.Plot{p}
 }

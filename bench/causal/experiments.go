@@ -1,17 +1,28 @@
 package causal
 
 import (
+	"embed"
+	"io/fs"
+
 	"github.com/freshet-cache/freshet/bench/kit"
 )
 
-// Experiments are those of the causal promise.
+//go:embed pages/*.md
+var embedded embed.FS
+
+// Experiments are the experiments of the causal promise.
 func Experiments() []kit.Experiment {
+	dir, err := fs.Sub(embedded, "pages")
+	if err != nil {
+		panic(err) // it is a part of the program
+	}
+	pages := kit.ReadPages(dir)
 	return []kit.Experiment{
-		{Name: "causal-anomalies", About: "workflows that do not see what they have written, by the number of cache nodes, beside eventual caches", Systems: anomalySystems, Run: causalAnomalies},
-		{Name: "causal-micro", About: "latency and throughput of a workflow of three functions that roam among three servers, beside causal caches that others describe", Systems: causalSystems, Run: causalMicro},
-		{Name: "causal-movie", About: "a service of movie reviews as workflows that fork, join and roam, beside causal caches that others describe", Systems: movieSystems, Run: causalMovie},
-		{Name: "causal-overhead", About: "processor time, memory and metadata of causal caches at a constant rate, and the size of a token", Systems: causalOverheadSystems, Run: causalOverhead},
-		{Name: "causal-scale", About: "throughput of causal caches from 2 to 16 servers, at equal processor time", Systems: scaleSystems, Run: causalScale},
-		{Name: "causal-visibility", About: "how long after a write at one server the last of the ring shows it, by the number of servers", Systems: visibilitySystems, Run: causalVisibility},
+		{Name: "causal-anomalies", Pages: pages, Systems: anomalySystems, Run: causalAnomalies, Tables: anomalyTables, Plots: anomalyPlots},
+		{Name: "causal-micro", Pages: pages, Systems: causalSystems, Run: causalMicro, Tables: loopTables, Plots: loopPlots},
+		{Name: "causal-movie", Pages: pages, Systems: movieSystems, Run: causalMovie, Tables: movieTables, Plots: loopPlots},
+		{Name: "causal-overhead", Pages: pages, Systems: causalOverheadSystems, Run: causalOverhead, Tables: overheadTables, Plots: overheadPlots},
+		{Name: "causal-scale", Pages: pages, Systems: scaleSystems, Run: causalScale, Tables: scaleTables, Plots: scalePlots},
+		{Name: "causal-visibility", Pages: pages, Systems: visibilitySystems, Run: causalVisibility, Tables: visibilityTables, Plots: visibilityPlots},
 	}
 }

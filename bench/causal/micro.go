@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
-
-	"gonum.org/v1/plot/plotter"
 
 	"github.com/freshet-cache/freshet/bench/causalbase"
 	"github.com/freshet-cache/freshet/bench/kit"
@@ -33,84 +30,81 @@ func microSizesOf(o kit.Options) microSizes {
 	return microSizes{20_000, []float64{500, 1500}, 500 * time.Millisecond, 128, 3}
 }
 
-// microFound is what was measured: the open loops by their places, then the closed one.
-type microFound struct {
+// loopCase is a loop of a system: at a rate, or, if that is 0, closed.
+type loopCase struct {
+	system string
+	rate   float64
+}
+
+// loops is what was measured of all systems with the same workflows.
+type loops struct {
+	opt      kit.Options
 	sizes    microSizes
 	load     func(seed uint64) causalLoad
 	compared map[string]publishedBeside
-	loops    map[string][]phases
-	floor    phases // of the closed loop, by round: what the emulation and the clients take by themselves
-	carried  map[string][]float64
-	verdicts map[string]causalVerdict
+	rounds   kit.Rounds[loopCase]
+	verdicts verdicts
 }
+
+// floor is the case of a closed loop whose workflows only wait: what the emulation and the
+// clients take by themselves.
+var floor = loopCase{system: "bare"}
 
 // causalMicro is figure 13.
 func causalMicro(ctx context.Context, opt kit.Options) (*kit.Report, error) {
 	sizes := microSizesOf(opt)
-	f, err := loops(ctx, opt, sizes, func(seed uint64) causalLoad { return micro(3, sizes.keys, seed) }, publishedMicro)
-	if err != nil {
-		return nil, err
-	}
-	r, err := f.report(opt)
-	if err != nil {
-		return nil, err
-	}
-	r.Notes = append([]string{
-		fmt.Sprintf("Three servers, %d keys drawn by Zipf 1.0, values of 8 bytes. A workflow is three functions, each at a server by chance: two read three keys each, the third writes one.", sizes.keys),
-		"Published: section 9.2 and figure 13, on five machines, over gRPC and a runtime of functions, where each message costs processor time that it hardly costs here: the columns of messages and of requests say how many there are.",
-	}, r.Notes...)
-	return r, nil
+	l := &loops{opt: opt, sizes: sizes, load: func(seed uint64) causalLoad { return micro(3, sizes.keys, seed) }, compared: publishedMicro}
+	return l.run(ctx)
 }
 
-// loops measures all systems with the same workflows.
-func loops(ctx context.Context, opt kit.Options, sizes microSizes, load func(seed uint64) causalLoad, compared map[string]publishedBeside) (*microFound, error) {
-	f := &microFound{sizes: sizes, load: load, compared: compared, loops: map[string][]phases{}, carried: map[string][]float64{}, verdicts: map[string]causalVerdict{}}
-	return f, kit.Turns(ctx, opt, sizes.rounds, func(system string, round int) error { return f.round(ctx, opt, system, round) })
+// run measures all systems in turn, and reports.
+func (l *loops) run(ctx context.Context) (*kit.Report, error) {
+	l.verdicts = verdicts{}
+	if err := kit.Turns(ctx, l.opt, l.sizes.rounds, func(system string, round int) error { return l.round(ctx, system, round) }); err != nil {
+		return nil, err
+	}
+	return l.report(), nil
 }
 
 // bare measures what a workflow costs that only waits.
-func (f *microFound) bare(ctx context.Context, seed uint64) error {
-	r, err := startCausal(ctx, "bare", f.load(seed), func(w *causalbase.World) (causalbase.System, error) { return causalbase.NewBare(w), nil })
+func (l *loops) bare(ctx context.Context, seed uint64) error {
+	r, err := startCausal(ctx, "bare", l.load(seed), func(w *causalbase.World) (causalbase.System, error) { return causalbase.NewBare(w), nil })
 	if err != nil {
 		return err
 	}
-	p, err := r.closed(ctx, f.sizes.clients, f.sizes.span)
-	f.floor = append(f.floor, p)
+	p, err := r.closed(ctx, l.sizes.clients, l.sizes.span)
+	addPhase(&l.rounds, floor, p)
 	return errors.Join(err, r.stop(ctx))
 }
 
 // round measures one system once.
-func (f *microFound) round(ctx context.Context, opt kit.Options, system string, round int) (err error) {
-	if len(f.floor) == round {
-		if err := f.bare(ctx, opt.Seed+uint64(round)); err != nil {
+func (l *loops) round(ctx context.Context, system string, round int) (err error) {
+	if len(l.rounds.Of(floor, "cpu_us")) == round {
+		if err := l.bare(ctx, l.opt.Seed+uint64(round)); err != nil {
 			return err
 		}
 	}
-	r, err := startCausal(ctx, system, f.load(opt.Seed+uint64(round)), nil)
+	r, err := startCausal(ctx, system, l.load(l.opt.Seed+uint64(round)), nil)
 	if err != nil {
 		return err
 	}
-	if f.loops[system] == nil {
-		f.loops[system] = make([]phases, len(f.sizes.rates)+1)
+	for _, rate := range l.sizes.rates {
+		p, e := r.open(ctx, rate, l.sizes.span)
+		addPhase(&l.rounds, loopCase{system, rate}, p)
+		err = errors.Join(err, e)
 	}
-	add := func(i int, p phase, e error) {
-		f.loops[system][i], err = append(f.loops[system][i], p), errors.Join(err, e)
-	}
-	for i, rate := range f.sizes.rates {
-		p, e := r.open(ctx, rate, f.sizes.span)
-		add(i, p, e)
-	}
-	f.carried[system] = append(f.carried[system], r.world.Carried())
+	full := loopCase{system: system}
+	l.rounds.Add(full, "carried", r.world.Carried())
 	first := len(r.history.Acts())
-	p, e := r.closed(ctx, f.sizes.clients, f.sizes.span)
-	add(len(f.sizes.rates), p, e)
-	if err = errors.Join(err, r.stop(ctx)); err != nil {
+	p, e := r.closed(ctx, l.sizes.clients, l.sizes.span)
+	addPhase(&l.rounds, full, p)
+	own, bare := l.rounds.Of(full, "cpu_us"), l.rounds.Of(floor, "cpu_us")
+	l.rounds.Add(full, "net_us", max(1, own[len(own)-1]-bare[len(own)-1]))
+	if err = errors.Join(err, e, r.stop(ctx)); err != nil {
 		return err
 	}
 	v, err := r.judge(first)
-	sum := f.verdicts[system]
-	sum.add(v)
-	f.verdicts[system] = sum
+	l.verdicts.add(system, v)
 	return err
 }
 
@@ -123,105 +117,96 @@ var publishedMicro = map[string]publishedBeside{
 	"faastcc":   {"1.57 to 2.2 times", "up to 54 % lower"},
 }
 
-func rateOf(p phase) float64 { return p.rate }
-func p50Of(p phase) float64  { return p.p50 }
-func p99Of(p phase) float64  { return p.p99 }
-func cpuOf(p phase) float64  { return p.cpu }
-
-// net is the processor time of a closed loop beyond the floor of its round.
-func (f *microFound) net(p phases) []float64 {
-	out := p.of(cpuOf)
-	for i := range out {
-		out[i] = max(1, out[i]-f.floor[i].cpu)
-	}
-	return out
-}
-
-func (f *microFound) report(opt kit.Options) (*kit.Report, error) {
-	r := &kit.Report{Headline: map[string]float64{}, Anomalies: map[string]int{}, Checked: map[string]int{}}
-	verdicts(r, f.verdicts)
-	var open, full []kit.Row
-	own := f.loops["freshet"]
-	for i, rate := range f.sizes.rates {
-		for _, s := range opt.Systems {
-			row, p := f.row(s, i, own), f.loops[s][i]
+func (l *loops) report() *kit.Report {
+	r := kit.NewReport()
+	common(r)
+	l.verdicts.report(r)
+	for _, rate := range l.sizes.rates {
+		for _, s := range l.opt.Systems {
+			row := l.row(loopCase{s, rate})
 			row["rate"] = rate
-			open = append(open, row)
-			r.Headline[fmt.Sprintf("%s_%.0f_p50_us", s, rate)], r.Headline[fmt.Sprintf("%s_%.0f_p99_us", s, rate)] = kit.SpreadOf(p.of(p50Of)).Median, kit.SpreadOf(p.of(p99Of)).Median
+			r.Rows = append(r.Rows, row)
+			r.Headline[fmt.Sprintf("%s_%.0f_p50_us", s, rate)] = l.rounds.Spread(loopCase{s, rate}, "p50_us").Median
+			r.Headline[fmt.Sprintf("%s_%.0f_p99_us", s, rate)] = l.rounds.Spread(loopCase{s, rate}, "p99_us").Median
 		}
 	}
-	for _, s := range opt.Systems {
-		row, p := f.row(s, len(f.sizes.rates), own), f.loops[s][len(f.sizes.rates)]
-		row["per_second"], row["settled_ms"] = kit.SpreadOf(p.of(rateOf)), kit.SpreadOf(p.of(func(p phase) float64 { return p.settled }))
-		row["net_us"] = kit.SpreadOf(f.net(p))
-		row["carried"], row["published"] = kit.SpreadOf(f.carried[s]), f.compared[s].throughput
-		if own != nil && s != "freshet" {
-			row["freshet_rate_times"] = kit.SpreadOf(kit.Ratios(own[len(own)-1].of(rateOf), p.of(rateOf)))
-			row["net_times"] = kit.SpreadOf(kit.Ratios(f.net(p), f.net(own[len(own)-1])))
+	own := loopCase{system: "freshet"}
+	for _, s := range l.opt.Systems {
+		full := loopCase{system: s}
+		row := l.row(full)
+		l.rounds.Fill(row, full, "per_second", "settled_ms", "net_us", "carried")
+		row["published"] = l.compared[s].throughput
+		if l.rounds.Has(own) && s != "freshet" {
+			row["freshet_rate_times"] = l.rounds.Times(own, full, "per_second")
+			row["net_times"] = l.rounds.Times(full, own, "net_us")
 		}
-		full = append(full, row)
-		r.Headline[s+"_per_second"], r.Headline[s+"_cpu_us"] = kit.SpreadOf(p.of(rateOf)).Median, kit.SpreadOf(p.of(cpuOf)).Median
+		r.Rows = append(r.Rows, row)
+		r.Headline[s+"_per_second"], r.Headline[s+"_cpu_us"] = l.rounds.Spread(full, "per_second").Median, l.rounds.Spread(full, "cpu_us").Median
 	}
-	r.Rows = append(slices.Clone(open), full...)
-	r.Tables = []kit.Table{
-		{"Open loop: workflows at a constant rate", []kit.Column{{"rate", "workflows/s"}, {"system", "system"}, {"p50_us", "P50, µs"}, {"p99_us", "P99, µs"}, {"freshet_p99_times", "freshet's P99, times this"}, {"cpu_us", "CPU µs per workflow"}, {"aborts", "undone per workflow"}, {"messages", "messages per workflow"}, {"requests", "store requests per workflow"}}, open},
-		{fmt.Sprintf("Closed loop: %d clients", f.sizes.clients), []kit.Column{{"system", "system"}, {"per_second", "workflows/s"}, {"freshet_rate_times", "freshet's, times this"}, {"published", "published"}, {"cpu_us", "CPU µs per workflow"}, {"cpu_times", "CPU, times freshet's"}, {"net_us", "CPU µs beyond the emulation"}, {"net_times", "times freshet's"}, {"p50_us", "P50, µs"}, {"p99_us", "P99, µs"}, {"aborts", "undone per workflow"}, {"messages", "messages"}, {"requests", "store requests"}, {"carried", "bytes carried per step"}, {"settled_ms", "all seen everywhere after, ms"}}, full},
+	for _, s := range l.opt.Systems {
+		l.goals(r, s)
 	}
-	f.goals(r, opt)
-	r.Notes = append([]string{fmt.Sprintf("Open loops: latency counts from when a workflow was due, and includes what is undone and begun again. %d rounds of %v for each loop; medians with the least and the most. Throughput is of the closed loop; that everything is seen everywhere soon after shows that it is sustained; freshet's servers know that of their own writes.", f.sizes.rounds, f.sizes.span),
-		"Judged: of the open loops all keys, of all loops together one key in 32, with everything that was read of the others as causes.",
-		fmt.Sprintf("CPU beyond the emulation leaves out what a workflow costs that only waits for its links, and once for the store if it writes: %.1f µs, which is clients, the record of what they did, timers and the runtime, and the same for all.", kit.SpreadOf(f.floor.of(cpuOf)).Median)}, causalNotes()...)
-	names, lines := make([]string, len(f.sizes.rates)), []kit.Series{}
-	for i, rate := range f.sizes.rates {
-		names[i] = fmt.Sprintf("%.0f/s", rate)
-	}
-	rates, groups := []kit.Series{}, []string{"workflows/s", "workflows per CPU second"}
-	for _, s := range opt.Systems {
-		var points plotter.XYs
-		for i := range f.sizes.rates {
-			points = append(points, plotter.XY{X: float64(i), Y: kit.SpreadOf(f.loops[s][i].of(p99Of)).Median})
-		}
-		lines = append(lines, kit.Series{Name: s, Points: points})
-		last := f.loops[s][len(f.sizes.rates)]
-		rates = append(rates, kit.Series{Name: s, Values: []float64{kit.SpreadOf(last.of(rateOf)).Median, 1e6 / kit.SpreadOf(last.of(cpuOf)).Median}})
-	}
-	b, err := kit.Bars("Throughput of the closed loop", "workflows", groups, rates)
-	r.Plots = []kit.Figure{kit.Levels("P99 of workflows by their rate, median of the rounds", "latency, µs", names, lines), b}
-	return r, err
+	r.Set("keys", l.sizes.keys)
+	r.Set("rounds", l.sizes.rounds)
+	r.Set("span", l.sizes.span)
+	r.Set("clients", l.sizes.clients)
+	r.Set("floor", fmt.Sprintf("%.1f", l.rounds.Spread(floor, "cpu_us").Median))
+	return r
 }
 
 // row is what one loop found of a system.
-func (f *microFound) row(s string, loop int, own []phases) kit.Row {
-	p := f.loops[s][loop]
-	row := kit.Row{"system": s, "p50_us": kit.SpreadOf(p.of(p50Of)), "p99_us": kit.SpreadOf(p.of(p99Of)), "cpu_us": kit.SpreadOf(p.of(cpuOf)),
-		"aborts": kit.SpreadOf(p.of(func(p phase) float64 { return p.aborts })), "messages": kit.SpreadOf(p.of(func(p phase) float64 { return p.messages })), "requests": kit.SpreadOf(p.of(func(p phase) float64 { return p.requests }))}
-	if own != nil && s != "freshet" {
-		row["freshet_p99_times"] = kit.SpreadOf(kit.Ratios(own[loop].of(p99Of), p.of(p99Of)))
-		row["cpu_times"] = kit.SpreadOf(kit.Ratios(p.of(cpuOf), own[loop].of(cpuOf)))
+func (l *loops) row(c loopCase) kit.Row {
+	row := kit.Row{"system": c.system}
+	l.rounds.Fill(row, c, "p50_us", "p99_us", "cpu_us", "aborts", "messages", "requests")
+	own := loopCase{"freshet", c.rate}
+	if l.rounds.Has(own) && c.system != "freshet" {
+		row["freshet_p99_times"] = l.rounds.Times(own, c, "p99_us")
+		row["cpu_times"] = l.rounds.Times(c, own, "cpu_us")
 	}
 	return row
 }
 
-// goals compares freshet with those that promise as much, at equal CPU.
-func (f *microFound) goals(r *kit.Report, opt kit.Options) {
-	own, last := f.loops["freshet"], len(f.sizes.rates)
-	for _, s := range opt.Systems {
-		if strings.HasPrefix(s, "freshet") {
-			r.Goals = append(r.Goals, kit.Goal{s + ": workflows that saw an anomaly", "0", "0", r.Anomalies[s], r.Anomalies[s] == 0})
-		}
-		p, compared := f.compared[s]
-		if !compared || own == nil {
-			continue
-		}
-		cpu := kit.SpreadOf(kit.Ratios(f.loops[s][last].of(cpuOf), own[last].of(cpuOf)))
-		net := kit.SpreadOf(kit.Ratios(f.net(f.loops[s][last]), f.net(own[last])))
-		rate := kit.SpreadOf(kit.Ratios(own[last].of(rateOf), f.loops[s][last].of(rateOf)))
-		tail := kit.SpreadOf(kit.Ratios(own[last-1].of(p99Of), f.loops[s][last-1].of(p99Of)))
-		r.Headline["cpu_times_"+s], r.Headline["rate_times_"+s], r.Headline["p99_times_"+s] = cpu.Median, rate.Median, tail.Median
-		r.Headline["net_times_"+s] = net.Median
-		r.Goals = append(r.Goals, kit.Goal{"workflows/s of the closed loop, times " + s + "'s", ">= 2", p.throughput, rate, rate.Median >= 2},
-			kit.Goal{"workflows per CPU second, times " + s + "'s", ">= 2", "-", cpu, cpu.Median >= 2},
-			kit.Goal{"workflows per CPU second beyond the emulation, times " + s + "'s", ">= 2", "-", net, net.Median >= 2},
-			kit.Goal{fmt.Sprintf("P99 at %.0f workflows/s, times %s's", f.sizes.rates[last-1], s), "<= 0.5", p.tail, tail, tail.Median <= 0.5})
+// goals compares freshet with a system that promises as much, at equal CPU.
+func (l *loops) goals(r *kit.Report, s string) {
+	if strings.HasPrefix(s, "freshet") {
+		judged(r, s)
 	}
+	own, other := loopCase{system: "freshet"}, loopCase{system: s}
+	p, compared := l.compared[s]
+	if !compared || !l.rounds.Has(own) {
+		return
+	}
+	top := l.sizes.rates[len(l.sizes.rates)-1]
+	cpu, net := l.rounds.Times(other, own, "cpu_us"), l.rounds.Times(other, own, "net_us")
+	rate := l.rounds.Times(own, other, "per_second")
+	tail := l.rounds.Times(loopCase{"freshet", top}, loopCase{s, top}, "p99_us")
+	r.Headline["cpu_times_"+s], r.Headline["rate_times_"+s], r.Headline["p99_times_"+s] = cpu.Median, rate.Median, tail.Median
+	r.Headline["net_times_"+s] = net.Median
+	r.Goal("workflows/s of the closed loop, times "+s+"'s", ">= 2", p.throughput, rate, rate.Median >= 2)
+	r.Goal("workflows per CPU second, times "+s+"'s", ">= 2", "-", cpu, cpu.Median >= 2)
+	r.Goal("workflows per CPU second beyond the emulation, times "+s+"'s", ">= 2", "-", net, net.Median >= 2)
+	r.Goal(fmt.Sprintf("P99 at %.0f workflows/s, times %s's", top, s), "<= 0.5", p.tail, tail, tail.Median <= 0.5)
+}
+
+func loopTables(r *kit.Report) []kit.Table {
+	return []kit.Table{
+		{Title: "Open loop: workflows at a constant rate", Rows: r.With("rate"), Columns: kit.Columns("rate", "workflows/s", "system", "system", "p50_us", "P50, µs", "p99_us", "P99, µs",
+			"freshet_p99_times", "freshet's P99, times this", "cpu_us", "CPU µs per workflow", "aborts", "undone per workflow", "messages", "messages per workflow", "requests", "store requests per workflow")},
+		{Title: fmt.Sprintf("Closed loop: %s clients", r.Setting["clients"]), Rows: r.With("per_second"), Columns: kit.Columns("system", "system", "per_second", "workflows/s",
+			"freshet_rate_times", "freshet's, times this", "published", "published", "cpu_us", "CPU µs per workflow", "cpu_times", "CPU, times freshet's", "net_us", "CPU µs beyond the emulation",
+			"net_times", "times freshet's", "p50_us", "P50, µs", "p99_us", "P99, µs", "aborts", "undone per workflow", "messages", "messages", "requests", "store requests",
+			"carried", "bytes carried per step", "settled_ms", "all seen everywhere after, ms")},
+	}
+}
+
+func loopPlots(r *kit.Report) []kit.Plot {
+	p99 := kit.Plot{Title: "P99 of workflows by their rate", X: "workflows a second", Y: "latency, µs", LogY: true, Series: kit.Curves(r.With("rate"), "rate", "p99_us")}
+	for _, s := range p99.Series[:1] {
+		for _, at := range s.Points {
+			p99.Ticks = append(p99.Ticks, at.X)
+		}
+	}
+	rate := kit.Plot{Title: "Throughput of the closed loop", Y: "workflows a second"}
+	rate.Groups, rate.Series = kit.Grouped(r.With("per_second"), func(kit.Row) string { return "on this machine" }, kit.By("system"), "per_second")
+	return []kit.Plot{p99, rate}
 }

@@ -132,29 +132,25 @@ func showMovie(places []int, film string) workflow {
 // causalMovie is figure 16.
 func causalMovie(ctx context.Context, opt kit.Options) (*kit.Report, error) {
 	sizes := movieSizesOf(opt)
-	f, err := loops(ctx, opt, sizes, func(seed uint64) causalLoad { return movie(sizes.keys, seed) }, publishedMovie)
+	l := &loops{opt: opt, sizes: sizes, load: func(seed uint64) causalLoad { return movie(sizes.keys, seed) }, compared: publishedMovie}
+	r, err := l.run(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r, err := f.report(opt)
-	if err != nil {
-		return nil, err
-	}
-	var rows []kit.Row
 	for _, s := range opt.Systems {
-		v := f.verdicts[s]
-		rows = append(rows, kit.Row{"system": s, "workflows": v.flows, "missing": v.missing, "anomalous": v.anomalous})
+		v := l.verdicts[s]
+		r.Rows = append(r.Rows, kit.Row{"system": s, "workflows": v.flows, "missing": v.missing, "anomalous": v.anomalous})
 		r.Headline[s+"_missing"] = float64(v.missing)
 		r.Anomalies[s] = max(v.anomalous, v.missing)
 		if strings.HasPrefix(s, "freshet") {
-			r.Goals = append(r.Goals, kit.Goal{s + ": pages that list a review which is not there", "0", "-", v.missing, v.missing == 0})
+			r.Goal(s+": pages that list a review which is not there", "0", "-", v.missing, v.missing == 0)
 		}
 	}
-	r.Rows = append(r.Rows, rows...)
-	r.Tables = append(r.Tables, kit.Table{"What users would see", []kit.Column{{"system", "system"}, {"workflows", "workflows"}, {"missing", "pages with a review that is not there"}, {"anomalous", "workflows with any anomaly"}}, rows})
-	r.Notes = append([]string{
-		fmt.Sprintf("The movie review service as the paper's artifact runs it: three servers, %d movies and as many users, half of the workflows compose a review (eight functions: four beside each other, two in turn, of which one writes the review, two beside each other that read, extend and write the lists of the user and of the movie, which keep %d), half show a movie's reviews (two functions: one reads the list, one, elsewhere, all reviews on it). Ids of reviews are used once, so a listed review must be there. With transactions all is written at the end.", sizes.keys, movieList),
-		"hydro-con cannot run it: what a page reads is not known before. Published: section 9.5 and figure 16: HydroCache-Opt and FaaSTCC get slow at about 1500 workflows a second, CausalMesh carries twice as many, at a median up to 10 % lower; CausalMesh-TCC 1.35 times as many.",
-	}, r.Notes...)
+	r.Set("list", movieList)
 	return r, nil
+}
+
+func movieTables(r *kit.Report) []kit.Table {
+	return append(loopTables(r), kit.Table{Title: "What users would see", Rows: r.With("missing"),
+		Columns: kit.Columns("system", "system", "workflows", "workflows", "missing", "pages with a review that is not there", "anomalous", "workflows with any anomaly")})
 }

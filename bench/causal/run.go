@@ -268,12 +268,29 @@ func (v *causalVerdict) add(o causalVerdict) {
 	}
 }
 
-// verdicts puts what was found of all systems into a report.
-func verdicts(r *kit.Report, all map[string]causalVerdict) {
+// verdicts are what the checker found, by system.
+type verdicts map[string]causalVerdict
+
+func (all verdicts) add(system string, v causalVerdict) {
+	sum := all[system]
+	sum.add(v)
+	all[system] = sum
+}
+
+// report puts what was found of all systems into a report.
+func (all verdicts) report(r *kit.Report) {
 	for s, v := range all {
-		r.Anomalies[s], r.Checked[s] = v.anomalous, v.acts
+		r.Judge(s, v.acts, v.anomalous)
 		r.Headline[s+"_anomalies"] = float64(v.anomalous)
+		if v.reason != "" {
+			r.Remark("The checker says of %s: %s", s, v.reason)
+		}
 	}
+}
+
+// judged adds the goal that no workflow of a system saw an anomaly.
+func judged(r *kit.Report, system string) {
+	r.Goal(system+": workflows that saw an anomaly", "0", "0", r.Anomalies[system], r.Anomalies[system] == 0)
 }
 
 // micro is the workflow of the micro-benchmark: two functions that read three keys each,
@@ -306,23 +323,16 @@ func micro(servers, keys int, seed uint64) causalLoad {
 	}}
 }
 
-// causalNotes say what all of these experiments have in common.
-func causalNotes() []string {
-	return []string{
-		fmt.Sprintf("Everything runs in one process, on all its processors, one system at a time; systems take turns and begin anew in each round, with their caches filled. One wrapper delays links by %v one way (the paper's round trip takes 0.15 ms), one delays every answer of the store by %v, as the paper does; both are the same for all systems, and so are the store, which is memory, the workflows and the servers at which their functions run, which are drawn by chance. A cache at the function's own server costs a call. What is measured includes the emulation.", causalHop, causalStore),
-		"Baselines: hydro-con, hydro-opt and faastcc are written from what the CausalMesh and HydroCache papers say of them, to win: versions are numbers of the store's commits instead of vector clocks, each server's cache is a prefix of these, kept in two hash tables of which one is refreshed, each function reads its keys with one call, dependencies that all servers have had are dropped, hydro-opt asks servers where the workflow has been before it gives up, faastcc moves its snapshot forward if nothing that it has read has changed. Refresh period: HydroCache 100 ms, FaaSTCC 50 ms. dax: eventual caches that write through and copy to the others later, by a time distributed exponentially with a mean of 1 ms. none: the store alone.",
-		"What each pays for: every message is encoded by who sends it and taken apart by who gets it, for freshet as for the others. freshet: tokens between functions, as text; writes on the ring, at every hop; the journal's entry of a write. hydro: what a workflow has read and what that needs, between functions; what a version needs, with its value, in the store, and in the feed that every server takes apart every period; hydro-con besides the read set to all servers, what each has of it and what that needs, and the cut to all; hydro-opt what it asks servers for. faastcc: the interval and what was read, between functions; the feed. dax: its copies. Between functions and servers nothing costs more than that and the link's delay: no runtime of functions, no gRPC.",
-		"Judged: every workflow's reads and writes, those of attempts that were undone left out, by check.Causal. What is one act: a workflow with transactions (freshet-tcc, hydro, faastcc), a function (freshet, none), a read (dax). Anomalies are workflows that read something although they knew of a later write to it.",
-	}
+// common sets the figures of pages/shared.md.
+func common(r *kit.Report) {
+	r.Set("hop", causalHop)
+	r.Set("store", causalStore)
+	r.Set("sampled", sampled)
 }
 
-// phases are what the rounds of one system gave, in order.
-type phases []phase
-
-func (p phases) of(what func(phase) float64) []float64 {
-	out := make([]float64, len(p))
-	for i, x := range p {
-		out[i] = what(x)
+// addPhase adds what a phase took to the rounds of a case.
+func addPhase[C comparable](all *kit.Rounds[C], c C, p phase) {
+	for column, v := range map[string]float64{"p50_us": p.p50, "p99_us": p.p99, "per_second": p.rate, "cpu_us": p.cpu, "aborts": p.aborts, "settled_ms": p.settled, "messages": p.messages, "requests": p.requests} {
+		all.Add(c, column, v)
 	}
-	return out
 }

@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"time"
-
-	"gonum.org/v1/plot/plotter"
 
 	"github.com/freshet-cache/freshet/bench/causalbase"
 	"github.com/freshet-cache/freshet/bench/kit"
@@ -65,86 +64,101 @@ func mixed(servers, keys int, seed uint64) causalLoad {
 	}}
 }
 
-// causalScale is figure 15.
-func causalScale(ctx context.Context, opt kit.Options) (*kit.Report, error) {
-	sizes := scaleSizesOf(opt)
-	found, all := map[string]map[int]phases{}, map[string]causalVerdict{}
-	err := kit.Turns(ctx, opt, sizes.rounds, func(system string, round int) error {
-		if found[system] == nil {
-			found[system] = map[int]phases{}
-		}
-		for _, n := range sizes.servers {
-			r, err := startCausal(ctx, system, mixed(n, sizes.keys, opt.Seed+uint64(round)), nil)
-			if err != nil {
-				return err
-			}
-			p, err := r.closed(ctx, sizes.clients, sizes.span)
-			if err = errors.Join(err, r.stop(ctx)); err != nil {
-				return err
-			}
-			v, err := r.judge(0)
-			if err != nil {
-				return err
-			}
-			found[system][n] = append(found[system][n], p)
-			sum := all[system]
-			sum.add(v)
-			all[system] = sum
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return scaleReport(opt, sizes, found, all)
+// scaleCase is a system with so many servers.
+type scaleCase struct {
+	system  string
+	servers int
 }
 
-// perServer is the throughput of one server that has a processor of its own.
-func perServer(p phase) float64 { return 1e6 / p.cpu }
+// scale measures the throughput of causal caches by their servers.
+type scale struct {
+	opt      kit.Options
+	sizes    scaleSizes
+	rounds   kit.Rounds[scaleCase]
+	verdicts verdicts
+}
 
-func scaleReport(opt kit.Options, sizes scaleSizes, found map[string]map[int]phases, all map[string]causalVerdict) (*kit.Report, error) {
-	r := &kit.Report{Headline: map[string]float64{}, Anomalies: map[string]int{}, Checked: map[string]int{}}
-	verdicts(r, all)
-	least, most := sizes.servers[0], sizes.servers[len(sizes.servers)-1]
-	var names []string
-	lines := map[string]plotter.XYs{}
-	for i, n := range sizes.servers {
-		names = append(names, fmt.Sprintf("%d servers", n))
-		for _, s := range opt.Systems {
-			p := found[s][n]
-			each := p.of(perServer)
-			row := kit.Row{"system": s, "servers": n, "per_second": kit.SpreadOf(p.of(rateOf)), "cpu_us": kit.SpreadOf(p.of(cpuOf)), "per_server": kit.SpreadOf(each),
-				"kept": kit.SpreadOf(kit.Ratios(each, found[s][least].of(perServer))), "messages": kit.SpreadOf(p.of(func(p phase) float64 { return p.messages })),
-				"aborts": kit.SpreadOf(p.of(func(p phase) float64 { return p.aborts })), "p99_us": kit.SpreadOf(p.of(p99Of))}
-			if own := found["freshet"]; own != nil && s != "freshet" {
-				row["freshet_times"] = kit.SpreadOf(kit.Ratios(own[n].of(perServer), each))
+// causalScale is figure 15.
+func causalScale(ctx context.Context, opt kit.Options) (*kit.Report, error) {
+	c := &scale{opt: opt, sizes: scaleSizesOf(opt), verdicts: verdicts{}}
+	if err := kit.Turns(ctx, opt, c.sizes.rounds, func(system string, round int) error {
+		for _, n := range c.sizes.servers {
+			if err := c.round(ctx, scaleCase{system, n}, opt.Seed+uint64(round)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	return c.report(), nil
+}
+
+func (c *scale) round(ctx context.Context, at scaleCase, seed uint64) error {
+	r, err := startCausal(ctx, at.system, mixed(at.servers, c.sizes.keys, seed), nil)
+	if err != nil {
+		return err
+	}
+	p, err := r.closed(ctx, c.sizes.clients, c.sizes.span)
+	if err = errors.Join(err, r.stop(ctx)); err != nil {
+		return err
+	}
+	addPhase(&c.rounds, at, p)
+	c.rounds.Add(at, "per_server", 1e6/p.cpu) // of one server that has a processor of its own
+	v, err := r.judge(0)
+	c.verdicts.add(at.system, v)
+	return err
+}
+
+func (c *scale) report() *kit.Report {
+	r := kit.NewReport()
+	common(r)
+	c.verdicts.report(r)
+	least, most := c.sizes.servers[0], c.sizes.servers[len(c.sizes.servers)-1]
+	for _, n := range c.sizes.servers {
+		for _, s := range c.opt.Systems {
+			at, own := scaleCase{s, n}, scaleCase{"freshet", n}
+			row := kit.Row{"system": s, "servers": n, "kept": c.rounds.Times(at, scaleCase{s, least}, "per_server")}
+			c.rounds.Fill(row, at, "per_second", "cpu_us", "per_server", "messages", "aborts", "p99_us")
+			if c.rounds.Has(own) && s != "freshet" {
+				row["freshet_times"] = c.rounds.Times(own, at, "per_server")
 			}
 			r.Rows = append(r.Rows, row)
-			lines[s] = append(lines[s], plotter.XY{X: float64(i), Y: kit.SpreadOf(each).Median})
-			r.Headline[fmt.Sprintf("%s_%d_servers_cpu_us", s, n)] = kit.SpreadOf(p.of(cpuOf)).Median
+			r.Headline[fmt.Sprintf("%s_%d_servers_cpu_us", s, n)] = c.rounds.Spread(at, "cpu_us").Median
 		}
 	}
-	r.Tables = []kit.Table{{"Throughput by servers", []kit.Column{{"servers", "servers"}, {"system", "system"}, {"per_second", "workflows/s, all on this machine"}, {"cpu_us", "CPU µs per workflow"}, {"per_server", "workflows per CPU second"}, {"kept", fmt.Sprintf("times that with %d servers", least)}, {"freshet_times", "freshet's, times this"}, {"messages", "messages per workflow"}, {"aborts", "undone per workflow"}, {"p99_us", "P99, µs"}}, r.Rows}}
 	published := map[string]string{"freshet": "nearly constant", "freshet-tcc": "saturates at about 2800/s", "faastcc": "falls", "hydro-con": "does not reach 8 servers"}
-	var list []kit.Series
-	for _, s := range opt.Systems {
-		kept := kit.SpreadOf(kit.Ratios(found[s][most].of(perServer), found[s][least].of(perServer)))
+	for _, s := range c.opt.Systems {
+		kept := c.rounds.Times(scaleCase{s, most}, scaleCase{s, least}, "per_server")
 		r.Headline[s+"_kept"] = kept.Median
-		if len(s) >= 7 && s[:7] == "freshet" {
-			r.Goals = append(r.Goals, kit.Goal{fmt.Sprintf("%s: workflows per CPU second with %d servers, times those with %d", s, most, least), ">= 0.9", published[s], kept, kept.Median >= 0.9},
-				kit.Goal{s + ": workflows that saw an anomaly", "0", "0", r.Anomalies[s], r.Anomalies[s] == 0})
+		if strings.HasPrefix(s, "freshet") {
+			r.Goal(fmt.Sprintf("%s: workflows per CPU second with %d servers, times those with %d", s, most, least), ">= 0.9", published[s], kept, kept.Median >= 0.9)
+			judged(r, s)
 		}
-		list = append(list, kit.Series{Name: s, Points: lines[s]})
 	}
-	r.Notes = append([]string{
-		fmt.Sprintf("A workflow is three functions, each at a server by chance, each of which reads two keys and writes one of %d, all as likely. %d clients, each of which begins a workflow when its last has ended, however many servers there are: they share the processors of this machine, and with clients for each server few of them would idle and many would queue; %d rounds of %v, medians with the least and the most.", sizes.keys, sizes.clients, sizes.rounds, sizes.span),
-		"All servers share the processors of this machine, however many there are, so throughput of all is of no use by itself. What is shown per server is what a server would carry if it had one processor of its own: a second over the processor time that all servers together, the emulation and the clients spend on a workflow. The paper's servers had machines of their own, which were not busy with the ring.",
-		"A write passes every server of the ring, so its cost has a part that grows with their number, whoever implements it: with n servers, each of which takes an equal share of the workflows, every server hears of all writes: freshet's on the ring, the others' in the store's feed.",
-		"freshet writes three times a workflow, each acknowledged by the store and passed round the ring; the systems with transactions write all three keys once, at the end.",
-		"Messages are what goes over links at once: freshet's ring sends what waits for the same neighbour as one, the others say all they have to say in one already.",
-		"Judged: one key in 32, with everything that was read of the others as causes.",
-		"Published (section 9.4 and figure 15): CausalMesh's throughput per server is nearly constant from 2 to 16 servers, CausalMesh-TCC saturates at about 2800/s and is 1.3 to 1.8 times FaaSTCC, whose throughput falls as servers are added; HydroCache does not reach 8.",
-	}, causalNotes()...)
-	r.Plots = []kit.Figure{kit.Levels("Workflows per CPU second, by servers", "workflows", names, list)}
-	return r, nil
+	r.Set("keys", c.sizes.keys)
+	r.Set("clients", c.sizes.clients)
+	r.Set("rounds", c.sizes.rounds)
+	r.Set("span", c.sizes.span)
+	r.Set("least", least)
+	return r
+}
+
+func scaleTables(r *kit.Report) []kit.Table {
+	return []kit.Table{{Title: "Throughput by servers", Rows: r.Rows, Columns: kit.Columns("servers", "servers", "system", "system", "per_second", "workflows/s, all on this machine",
+		"cpu_us", "CPU µs per workflow", "per_server", "workflows per CPU second", "kept", fmt.Sprintf("times that with %s servers", r.Setting["least"]), "freshet_times", "freshet's, times this",
+		"messages", "messages per workflow", "aborts", "undone per workflow", "p99_us", "P99, µs")}}
+}
+
+func scalePlots(r *kit.Report) []kit.Plot {
+	return []kit.Plot{{Title: "Workflows per CPU second, by servers", X: "servers", Y: "workflows per CPU second", LogY: true, Series: kit.Curves(r.Rows, "servers", "per_server"), Ticks: servers(r)}}
+}
+
+// servers are the numbers of servers that a report has.
+func servers(r *kit.Report) (out []float64) {
+	for _, text := range kit.Distinct(r.Rows, "servers") {
+		n, _ := strconv.Atoi(text) // it is a number of the report's own
+		out = append(out, float64(n))
+	}
+	return out
 }

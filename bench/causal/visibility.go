@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
-
-	"gonum.org/v1/plot/plotter"
 
 	"github.com/freshet-cache/freshet/bench/causalbase"
 	"github.com/freshet-cache/freshet/bench/kit"
@@ -35,55 +32,57 @@ func visibilitySizesOf(o kit.Options) visibilitySizes {
 	return visibilitySizes{[]int{3, 4, 5, 6, 7, 8, 12, 16}, 100, 3}
 }
 
-// visibilityFound is the windows of each round, in microseconds, by system and servers.
-type visibilityFound struct {
+// ringCase is a system with so many servers; those of the slopes are 0.
+type ringCase struct {
+	system  string
+	servers int
+}
+
+// visibility measures the windows in which servers of a ring differ.
+type visibility struct {
+	opt    kit.Options
 	sizes  visibilitySizes
-	median map[string]map[int][]float64
-	tail   map[string]map[int][]float64
-	slopes map[string][]float64 // a server, by round
-	polls  map[string]int
-	wrong  map[string]int
+	rounds kit.Rounds[ringCase]
+	result *kit.Report
 }
 
 // causalVisibility is figure 17: how long after a write at the first server the last of
 // the ring shows it.
 func causalVisibility(ctx context.Context, opt kit.Options) (*kit.Report, error) {
-	f := &visibilityFound{visibilitySizesOf(opt), map[string]map[int][]float64{}, map[string]map[int][]float64{}, map[string][]float64{}, map[string]int{}, map[string]int{}}
-	err := kit.Turns(ctx, opt, f.sizes.rounds, func(system string, _ int) error {
-		var at plotter.XYs
-		for _, n := range f.sizes.servers {
-			l, err := f.window(ctx, system, n)
+	v := &visibility{opt: opt, sizes: visibilitySizesOf(opt), result: kit.NewReport()}
+	err := kit.Turns(ctx, opt, v.sizes.rounds, func(system string, _ int) error {
+		var at []kit.Point
+		for _, n := range v.sizes.servers {
+			l, err := v.window(ctx, system, n)
 			if err != nil {
 				return err
 			}
-			if f.median[system] == nil {
-				f.median[system], f.tail[system] = map[int][]float64{}, map[int][]float64{}
-			}
-			f.median[system][n] = append(f.median[system][n], l.Micros(50))
-			f.tail[system][n] = append(f.tail[system][n], l.Micros(99))
-			at = append(at, plotter.XY{X: float64(n), Y: l.Micros(50)})
+			v.rounds.Add(ringCase{system, n}, "p50_us", l.Micros(50))
+			v.rounds.Add(ringCase{system, n}, "p99_us", l.Micros(99))
+			at = append(at, kit.Point{X: float64(n), Y: kit.SpreadOf([]float64{l.Micros(50)})})
 		}
-		f.slopes[system] = append(f.slopes[system], slope(at))
+		v.rounds.Add(ringCase{system, 0}, "slope", slope(at))
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return f.report(opt), nil
+	v.report()
+	return v.result, nil
 }
 
 // slope is that of the line with the least squares.
-func slope(at plotter.XYs) float64 {
+func slope(at []kit.Point) float64 {
 	var x, y, xx, xy float64
 	n := float64(len(at))
 	for _, p := range at {
-		x, y, xx, xy = x+p.X, y+p.Y, xx+p.X*p.X, xy+p.X*p.Y
+		x, y, xx, xy = x+p.X, y+p.Y.Median, xx+p.X*p.X, xy+p.X*p.Y.Median
 	}
 	return (n*xy - x*y) / (n*xx - x*x)
 }
 
 // window writes at the first server, and polls the last one until it shows that.
-func (f *visibilityFound) window(ctx context.Context, system string, servers int) (l *kit.Latencies, err error) {
+func (v *visibility) window(ctx context.Context, system string, servers int) (l *kit.Latencies, err error) {
 	hop := time.Duration(0)
 	if system == "freshet-delayed" {
 		hop = causalHop
@@ -106,8 +105,9 @@ func (f *visibilityFound) window(ctx context.Context, system string, servers int
 	}
 	defer poll.Close()
 	l = kit.NewLatencies()
-	seen := ""
-	for i := range f.sizes.writes + 5 {
+	seen, polls, wrong := "", 0, 0
+	defer func() { v.result.Judge(system, polls, wrong) }()
+	for i := range v.sizes.writes + 5 {
 		value := causalbase.Fresh(int64(i), "")
 		from := time.Now()
 		if err := ring.Spaces[0].Begin().Set(ctx, "100", value); err != nil {
@@ -119,9 +119,9 @@ func (f *visibilityFound) window(ctx context.Context, system string, servers int
 			if err != nil {
 				return nil, err
 			}
-			f.polls[system]++
+			polls++
 			if got < seen || got > value {
-				f.wrong[system]++
+				wrong++
 			}
 			if seen = got; got == value {
 				break
@@ -135,17 +135,16 @@ func (f *visibilityFound) window(ctx context.Context, system string, servers int
 	return l, nil
 }
 
-func (f *visibilityFound) report(opt kit.Options) *kit.Report {
-	r := &kit.Report{Headline: map[string]float64{}, Anomalies: map[string]int{}, Checked: map[string]int{}}
-	lines := map[string]plotter.XYs{}
-	var names []string
-	for i, n := range f.sizes.servers {
-		names = append(names, fmt.Sprint(n))
-		for _, s := range opt.Systems {
-			row := kit.Row{"servers": n, "system": s, "p50_us": kit.SpreadOf(f.median[s][n]), "p99_us": kit.SpreadOf(f.tail[s][n])}
+func (v *visibility) report() {
+	r := v.result
+	for i, n := range v.sizes.servers {
+		for _, s := range v.opt.Systems {
+			at := ringCase{s, n}
+			row := kit.Row{"servers": n, "system": s}
+			v.rounds.Fill(row, at, "p50_us", "p99_us")
 			if i > 0 {
-				before := f.sizes.servers[i-1]
-				each := kit.Minus(f.median[s][n], f.median[s][before])
+				before := v.sizes.servers[i-1]
+				each := kit.Minus(v.rounds.Of(at, "p50_us"), v.rounds.Of(ringCase{s, before}, "p50_us"))
 				for j := range each {
 					each[j] /= float64(n - before)
 				}
@@ -154,34 +153,33 @@ func (f *visibilityFound) report(opt kit.Options) *kit.Report {
 					row["published_added"] = publishedWindow[n] - p
 				}
 			}
+			median := v.rounds.Spread(at, "p50_us").Median
 			if p, ok := publishedWindow[n]; ok {
-				row["published"], row["times"] = p, kit.SpreadOf(f.median[s][n]).Median/p
+				row["published"], row["times"] = p, median/p
 			}
 			r.Rows = append(r.Rows, row)
-			lines[s] = append(lines[s], plotter.XY{X: float64(i), Y: kit.SpreadOf(f.median[s][n]).Median})
-			r.Headline[fmt.Sprintf("%s_%d_servers_us", s, n)] = kit.SpreadOf(f.median[s][n]).Median
+			r.Headline[fmt.Sprintf("%s_%d_servers_us", s, n)] = median
 		}
 	}
-	r.Tables = []kit.Table{{"Inconsistency window", []kit.Column{{"servers", "servers"}, {"system", "system"}, {"p50_us", "P50, µs"}, {"p99_us", "P99, µs"}, {"published", "published, µs"}, {"times", "ours, times that"}, {"added_us", "added per server, µs"}, {"published_added", "published"}}, r.Rows}}
-	var list []kit.Series
-	for _, s := range opt.Systems {
-		r.Anomalies[s], r.Checked[s] = f.wrong[s], f.polls[s]
-		r.Headline[s+"_added_us"] = kit.SpreadOf(f.slopes[s]).Median
-		list = append(list, kit.Series{Name: s, Points: lines[s]})
-		r.Goals = append(r.Goals, kit.Goal{s + ": added per server, µs (least squares)", "< 330", "327 to 444", kit.SpreadOf(f.slopes[s]), kit.SpreadOf(f.slopes[s]).Median < 330})
+	for _, s := range v.opt.Systems {
+		added := v.rounds.Spread(ringCase{s, 0}, "slope")
+		r.Headline[s+"_added_us"] = added.Median
+		r.Goal(s+": added per server, µs (least squares)", "< 330", "327 to 444", added, added.Median < 330)
 	}
-	var published plotter.XYs
-	for i, n := range f.sizes.servers {
-		if p, ok := publishedWindow[n]; ok {
-			published = append(published, plotter.XY{X: float64(i), Y: p})
-		}
+	r.Set("hop", causalHop)
+	r.Set("writes", v.sizes.writes)
+	r.Set("rounds", v.sizes.rounds)
+}
+
+func visibilityTables(r *kit.Report) []kit.Table {
+	return []kit.Table{{Title: "Inconsistency window", Rows: r.Rows, Columns: kit.Columns("servers", "servers", "system", "system", "p50_us", "P50, µs", "p99_us", "P99, µs",
+		"published", "published, µs", "times", "ours, times that", "added_us", "added per server, µs", "published_added", "published")}}
+}
+
+func visibilityPlots(r *kit.Report) []kit.Plot {
+	list := kit.Curves(r.Rows, "servers", "p50_us")
+	for _, s := range kit.Curves(r.Rows, "servers", "published")[:1] {
+		list = append(list, kit.Series{Name: "published", Points: s.Points})
 	}
-	r.Notes = []string{
-		fmt.Sprintf("One client writes key \"100\" at the first server and, when that is acknowledged, polls the last one of the ring every 20 µs, without a token, until it shows the write; the window is from the middle of the write to then. %d writes one after the other in each of %d rounds; each value is the median, or P99, of a round, and of these the median with the least and the most.", f.sizes.writes, f.sizes.rounds),
-		fmt.Sprintf("freshet-tcp: TCP over the loopback interface, no delay added. freshet-delayed: connections delayed by %v one way, as the paper's machines were apart. The store answers at once in both, so that the window is the ring's. All servers and the client share the processors of this machine.", causalHop),
-		"Checked: a poll never shows an older value than the one before, nor one that was not written.",
-		"Published: section 9.6 and figure 17, one machine for each server. HydroCache and FaaSTCC show a write after up to 100 ms and 50 ms, which is their refresh period.",
-	}
-	r.Plots = []kit.Figure{kit.Levels("Inconsistency window by servers, median of the rounds", "µs", names, slices.Concat(list, []kit.Series{{Name: "published", Points: published}}))}
-	return r
+	return []kit.Plot{{Title: "Inconsistency window by servers", X: "servers", Y: "window, µs", Series: list, Ticks: servers(r)}}
 }

@@ -15,15 +15,22 @@ import (
 // Experiment is something that can be measured.
 type Experiment struct {
 	Name    string
-	About   string
 	Systems []string
+	// Pages has the text of the experiment, NAME.md.
+	Pages *Pages
 	// Options are the options that it takes besides those that all experiments take.
 	Options []Option
-	Run     func(ctx context.Context, opt Options) (*Report, error)
+	// Run measures. What it returns has all figures; Tables and Plots show them.
+	Run    func(ctx context.Context, opt Options) (*Report, error)
+	Tables func(r *Report) []Table
+	Plots  func(r *Report) []Plot
 	// Ours reports whether wrong answers of a system void the figures. Default: those of
 	// systems whose names begin with freshet.
 	Ours func(system string) bool
 }
+
+// About says in a line what the experiment measures.
+func (e Experiment) About() string { return e.Pages.About(e.Name) }
 
 // ErrAnomaly means that freshet's answers were wrong: the figures are void.
 var ErrAnomaly = errors.New("bench: a checker found wrong answers; the figures are void, look at anomalies in the results")
@@ -43,18 +50,18 @@ func (e Experiment) Measure(ctx context.Context, opt Options) error {
 		return fmt.Errorf("bench: %s: %w", e.Name, err)
 	}
 	opt.Progress("")
-	r.Experiment, r.Command, r.about = e.Name, opt.Command, e.About
+	r.Experiment, r.Command = e.Name, opt.Command
 	for _, d := range e.Options {
 		if v := opt.Set[d.Name]; d.IsPath && v != "" { // where it is on this machine tells a reader nothing
 			r.Command = strings.ReplaceAll(r.Command, v, filepath.Base(v))
 		}
 	}
 	r.Machine, r.Commit = machine(), commit()
-	r.took = time.Since(began)
-	if err := r.write(opt.Out); err != nil {
+	r.Took = time.Since(began).Round(time.Second).String()
+	if err := e.write(r, opt.Out, e.Name); err != nil {
 		return fmt.Errorf("bench: results cannot be kept: %w", err)
 	}
-	r.print(opt.Table)
+	e.print(opt.Table, r)
 	fmt.Fprintf(opt.Table, "\nresults: %s\n", filepath.Join(opt.Out, e.Name+".{md,json,png,svg}"))
 	for _, system := range slices.Sorted(maps.Keys(r.Anomalies)) {
 		ours := strings.HasPrefix(system, "freshet")

@@ -5,13 +5,21 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/freshet-cache/freshet/check"
 )
 
+func pageOf(name string) *Pages {
+	return ReadPages(fstest.MapFS{name + ".md": {Data: []byte("# " + name + "\n\nThis experiment measures\nnothing.\n\n## Set-up\n\n- Nothing is needed.\n")}})
+}
+
+func noTables(*Report) []Table { return nil }
+func noPlots(*Report) []Plot   { return nil }
+
 func TestOptionsAreChecked(t *testing.T) {
 	ran := false
-	e := Experiment{Name: "one", Systems: []string{"freshet"}, Options: []Option{Rate, {Name: "writes", Default: "0.05", Check: Share}},
+	e := Experiment{Name: "one", Pages: pageOf("one"), Tables: noTables, Plots: noPlots, Systems: []string{"freshet"}, Options: []Option{RateOption, {Name: "writes", Default: "0.05", Check: Share}},
 		Run: func(_ context.Context, o Options) (*Report, error) {
 			ran = true
 			if o.Number("writes") != 0.05 || o.Number("rate") != 0 || o.Preset != "smoke" || o.Seed != 1 || len(o.Systems) != 1 {
@@ -48,12 +56,12 @@ func wrongly(system string) func(context.Context, Options) (*Report, error) {
 
 func TestWrongAnswersVoidTheFigures(t *testing.T) {
 	for system, want := range map[string]error{"freshet": ErrAnomaly, "another": nil} {
-		e := Experiment{Name: "wrong", Systems: []string{"freshet"}, Run: wrongly(system)}
+		e := Experiment{Name: "wrong", Pages: pageOf("wrong"), Tables: noTables, Plots: noPlots, Systems: []string{"freshet"}, Run: wrongly(system)}
 		if err := e.Measure(t.Context(), Options{Out: t.TempDir()}); !errors.Is(err, want) {
 			t.Errorf("%s: %v", system, err)
 		}
 	}
-	e := Experiment{Name: "wrong", Systems: []string{"pebble"}, Run: wrongly("pebble"), Ours: func(string) bool { return true }}
+	e := Experiment{Name: "wrong", Pages: pageOf("wrong"), Tables: noTables, Plots: noPlots, Systems: []string{"pebble"}, Run: wrongly("pebble"), Ours: func(string) bool { return true }}
 	if err := e.Measure(t.Context(), Options{Out: t.TempDir()}); !errors.Is(err, ErrAnomaly) {
 		t.Errorf("all systems are ours: %v", err)
 	}

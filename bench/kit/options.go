@@ -59,9 +59,9 @@ type Option struct {
 
 // The options that experiments of several promises take.
 var (
-	Redis    = Option{Name: "redis", Usage: "HOST:PORT of a running redis-server, which is written to (default: one is started from PATH)"}
-	Postgres = Option{Name: "postgres", Usage: "URL of a PostgreSQL database, in which schemas are made (default: a server is started)"}
-	Rate     = Option{Name: "rate", Usage: "requests a second of the open loops (default: by preset)", Check: positive}
+	RedisOption    = Option{Name: "redis", Usage: "HOST:PORT of a running redis-server, which is written to (default: one is started from PATH)"}
+	PostgresOption = Option{Name: "postgres", Usage: "URL of a PostgreSQL database, in which schemas are made (default: a server is started)"}
+	RateOption     = Option{Name: "rate", Usage: "requests a second of the open loops (default: by preset)", Check: positive}
 )
 
 func positive(value string) error {

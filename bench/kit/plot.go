@@ -1,155 +1,188 @@
 package kit
 
 import (
-	"bytes"
-	"image/color"
-	"os"
-	"path/filepath"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
 
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	_ "gonum.org/v1/plot/vg/vgimg" // PNG
-	_ "gonum.org/v1/plot/vg/vgsvg" // SVG
 )
 
-// Figure is a plot and the name of its files.
-type Figure struct {
-	title, name string
-	plot        *plot.Plot
+// Plot is a figure: bars for groups that have no order, or lines over an axis.
+type Plot struct {
+	Title string
+	X, Y  string // titles of the axes, with their units
+	// Groups are the names below the bars. Without groups, points have an X of their own
+	// and are joined by lines.
+	Groups     []string
+	Series     []Series
+	LogX, LogY bool
+	// Level is where a dashed line goes across, to compare with. 0: there is none.
+	Level float64
+	// Ticks are the places on the X axis that have a label. Default: round numbers.
+	Ticks []float64
+	// Mark draws a dashed line upwards at X = 0.
+	Mark bool
 }
 
-func (f Figure) save(dir string) error {
-	for _, kind := range []string{"png", "svg"} {
-		c, err := draw.NewFormattedCanvas(18*vg.Centimeter, 11*vg.Centimeter, kind)
-		if err != nil {
-			return err
+// Series is the values of one system.
+type Series struct {
+	Name   string
+	Points []Point
+}
+
+// Point is a value with its least and its most. X is the number of the group for bars.
+type Point struct {
+	X float64
+	Y Spread
+}
+
+// number is a cell of a row as a spread; false if it has no number.
+func number(v any) (Spread, bool) {
+	switch v := v.(type) {
+	case Spread:
+		return v, true
+	case float64:
+		return Spread{v, v, v}, true
+	case int:
+		return Spread{float64(v), float64(v), float64(v)}, true
+	}
+	return Spread{}, false
+}
+
+// Grouped makes bars of rows: a group for each text of group, a series for each text of
+// series, and a bar for the value in a column.
+func Grouped(rows []Row, group, series func(Row) string, column string) (groups []string, list []Series) {
+	for _, row := range rows {
+		y, ok := number(row[column])
+		if !ok {
+			continue
 		}
-		area := draw.New(c)
-		area.SetColor(color.White)
-		area.Fill(area.Rectangle.Path())
-		const edge = 3 * vg.Millimeter // or else labels at the rim are cut
-		f.plot.Draw(draw.Crop(area, edge, -edge, edge, -edge))
-		var b bytes.Buffer
-		if _, err := c.WriteTo(&b); err != nil {
-			return err
+		at := slices.Index(groups, group(row))
+		if at < 0 {
+			at, groups = len(groups), append(groups, group(row))
 		}
-		if err := os.WriteFile(filepath.Join(dir, f.name+"."+kind), b.Bytes(), 0o644); err != nil {
-			return err
+		list = addPoint(list, series(row), Point{float64(at), y})
+	}
+	return groups, list
+}
+
+// Curves makes lines of rows: a line for each system, over the numbers in the column x.
+func Curves(rows []Row, x, column string) (list []Series) {
+	for _, row := range rows {
+		at, ok1 := number(row[x])
+		y, ok2 := number(row[column])
+		if ok1 && ok2 {
+			list = addPoint(list, Text(row["system"]), Point{at.Median, y})
 		}
+	}
+	return list
+}
+
+func addPoint(list []Series, name string, p Point) []Series {
+	at := slices.IndexFunc(list, func(s Series) bool { return s.Name == name })
+	if at < 0 {
+		at, list = len(list), append(list, Series{Name: name})
+	}
+	list[at].Points = append(list[at].Points, p)
+	return list
+}
+
+// PointOf is a cell of a row as a point; none if it has no number.
+func PointOf(x float64, cell any) []Point {
+	if y, ok := number(cell); ok {
+		return []Point{{x, y}}
 	}
 	return nil
 }
 
-// inks can be told apart by people who see few colours, and in grey.
-var inks = []color.Color{
-	color.RGBA{0x1b, 0x6c, 0xa8, 0xff}, color.RGBA{0xe6, 0x9f, 0x00, 0xff}, color.RGBA{0x5f, 0x5f, 0x5f, 0xff},
-	color.RGBA{0x8f, 0xc9, 0xe8, 0xff}, color.RGBA{0xa0, 0x3c, 0x3c, 0xff}, color.RGBA{0x2e, 0x8b, 0x57, 0xff}, color.RGBA{0x6a, 0x3d, 0x9a, 0xff},
-}
+// By is the text of a column of a row.
+func By(column string) func(Row) string { return func(r Row) string { return Text(r[column]) } }
 
-// Series is one system's values.
-type Series struct {
-	Name   string
-	Values []float64 // of bars: one for each group
-	Points plotter.XYs
-}
-
-// Level draws a line across, to compare bars with.
-func (f Figure) Level(at float64) {
-	l := plotter.NewFunction(func(float64) float64 { return at })
-	l.Width, l.Dashes = vg.Points(1), []vg.Length{vg.Points(4), vg.Points(3)}
-	f.plot.Add(l)
-}
-
-// Bars draws a group of bars for each name, one bar for each series.
-func Bars(title, unit string, groups []string, list []Series) (Figure, error) {
-	p := plot.New()
-	p.Title.Text, p.Y.Label.Text, p.Y.Min, p.Legend.Top = title, unit, 0, true
-	width := vg.Points(320 / float64(len(groups)*(len(list)+1)))
-	top := 0.0
-	for i, s := range list {
-		b, err := plotter.NewBarChart(plotter.Values(s.Values), width)
-		if err != nil {
-			return Figure{}, err
-		}
-		b.Color, b.LineStyle.Width = inks[i%len(inks)], 0
-		b.Offset = width * vg.Length(float64(i)-float64(len(list)-1)/2)
-		p.Add(b)
-		p.Legend.Add(s.Name, b)
-		for _, v := range s.Values {
-			top = max(top, v)
-		}
-	}
-	p.Y.Max = top * 1.3 // room for the legend
-	p.NominalX(groups...)
-	p.X.Min, p.X.Max = -0.5, float64(len(groups))-0.5
-	return Figure{title: title, plot: p}, nil
-}
-
-// Curves draws a line for each series over logarithmic axes.
-func Curves(title, x, y string, list []Series) (Figure, error) {
-	p := plot.New()
-	p.Title.Text, p.X.Label.Text, p.Y.Label.Text, p.Legend.Top = title, x, y, true
-	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
-	p.X.Tick.Marker, p.Y.Tick.Marker = plot.LogTicks{Prec: -1}, plot.LogTicks{Prec: -1}
-	for i, s := range list {
-		l, err := plotter.NewLine(s.Points)
-		if err != nil {
-			return Figure{}, err
-		}
-		l.Color, l.Width = inks[i%len(inks)], vg.Points(1.5)
-		p.Add(l)
-		p.Legend.Add(s.Name, l)
-	}
-	p.Add(plotter.NewGrid())
-	return Figure{title: title, plot: p}, nil
-}
-
-// Levels draws a line with dots over groups for each series, up a logarithmic axis.
-func Levels(title, unit string, groups []string, list []Series) Figure {
-	p := plot.New()
-	p.Title.Text, p.Y.Label.Text, p.Legend.Top, p.Legend.Left = title, unit, true, false
-	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
-	top := 0.0
-	for i, s := range list {
-		l, dots, err := plotter.NewLinePoints(s.Points)
-		if err != nil {
-			continue // a system without a value has no line
-		}
-		l.Color, l.Width = inks[i%len(inks)], vg.Points(1)
-		dots.Color, dots.Shape = inks[i%len(inks)], draw.CircleGlyph{}
-		p.Add(l, dots)
-		p.Legend.Add(s.Name, l, dots)
+// limits are the least and the most value of all series; with a logarithmic axis, of those
+// above zero.
+func (p Plot) limits() (low, high float64) {
+	low, high = math.Inf(1), math.Inf(-1)
+	for _, s := range p.Series {
 		for _, at := range s.Points {
-			top = max(top, at.Y)
+			for _, v := range []float64{at.Y.Min, at.Y.Median, at.Y.Max} {
+				if !p.LogY || v > 0 {
+					low, high = min(low, v), max(high, v)
+				}
+			}
 		}
 	}
-	p.Add(plotter.NewGrid())
-	p.NominalX(groups...)
-	p.X.Min, p.X.Max = -0.5, float64(len(groups))-0.5
-	p.Y.Max = top * 30 // room for the legend
-	return Figure{title: title, plot: p}
+	if low > high { // there is no value that can be shown
+		low, high = 1, 10
+	}
+	if p.Level > 0 {
+		low, high = min(low, p.Level), max(high, p.Level)
+	}
+	if p.LogY {
+		low, high = low/1.5, high*1.5
+		return low, max(high, low*10)
+	}
+	if high <= 0 {
+		high = 1
+	}
+	return min(0, low), high * 1.08
 }
 
-// Timeline draws a line for each series over seconds.
-func Timeline(title string, list []Series) Figure {
-	p := plot.New()
-	p.Title.Text, p.X.Label.Text, p.Y.Label.Text, p.Y.Min, p.Legend.Top = title, "seconds", "answers a second", 0, true
-	top := 0.0
-	for i, s := range list {
-		l, err := plotter.NewLine(s.Points)
-		if err != nil {
-			continue // nothing was answered
+// ticks labels an axis with numbers that are short: 200, 1k, 2.5M.
+type ticks struct{ log bool }
+
+// Ticks implements plot.Ticker.
+func (t ticks) Ticks(low, high float64) []plot.Tick {
+	if !t.log {
+		list := plot.DefaultTicks{}.Ticks(low, high)
+		for i := range list {
+			if list[i].Label != "" {
+				list[i].Label = short(list[i].Value)
+			}
 		}
-		l.Color, l.Width = inks[i%len(inks)], vg.Points(1.5)
-		p.Add(l)
-		p.Legend.Add(s.Name, l)
-		for _, at := range s.Points {
-			top = max(top, at.Y)
+		return list
+	}
+	var list []plot.Tick
+	few := math.Log10(high/low) < 2 // then 2 and 5 have labels, too
+	for decade := math.Pow(10, math.Floor(math.Log10(low))); decade <= high; decade *= 10 {
+		for n := 1; n < 10; n++ {
+			v := decade * float64(n)
+			if v < low || v > high {
+				continue
+			}
+			label := ""
+			if n == 1 || few && (n == 2 || n == 5) {
+				label = short(v)
+			}
+			list = append(list, plot.Tick{Value: v, Label: label})
 		}
 	}
-	p.Y.Max = top * 1.3 // room for the legend
-	p.Add(plotter.NewGrid())
-	return Figure{title: title, plot: p}
+	return list
+}
+
+// fixed labels these places and no others.
+type fixed []float64
+
+// Ticks implements plot.Ticker.
+func (f fixed) Ticks(_, _ float64) (list []plot.Tick) {
+	for _, v := range f {
+		list = append(list, plot.Tick{Value: v, Label: short(v)})
+	}
+	return list
+}
+
+// short is a number of an axis.
+func short(v float64) string {
+	text := func(v float64, unit string) string {
+		s := fmt.Sprintf("%.3f", v)
+		return strings.TrimRight(strings.TrimRight(s, "0"), ".") + unit
+	}
+	switch a := math.Abs(v); {
+	case a >= 1e6:
+		return text(v/1e6, "M")
+	case a >= 1e4:
+		return text(v/1e3, "k")
+	}
+	return text(v, "")
 }

@@ -1,159 +1,120 @@
 package kit
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
-	"maps"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
-	"text/tabwriter"
-	"time"
+	"math"
+	"strconv"
 )
 
-// Row is one line of results, by column. Every row names its system.
-type Row map[string]any
-
-// Report is what an experiment found. Its JSON is stable: scripts read it.
+// Report is what an experiment found. Its JSON is stable: scripts read it. The page and the
+// plots are made of nothing else.
 type Report struct {
 	Experiment string             `json:"experiment"`
 	Commit     string             `json:"commit"`
 	Machine    string             `json:"machine"`
 	Command    string             `json:"command"`
+	Took       string             `json:"took"`
 	Rows       []Row              `json:"rows"`
 	Headline   map[string]float64 `json:"headline"`
 	// Anomalies counts, for each system, the answers a checker found wrong.
 	Anomalies map[string]int `json:"anomalies"`
-
-	about   string         `json:"-"`
-	Tables  []Table        `json:"-"`
-	Goals   []Goal         `json:"-"`
-	Checked map[string]int `json:"-"` // operations the checker saw, by system
-	Notes   []string       `json:"-"`
-	Plots   []Figure       `json:"-"`
-	took    time.Duration  `json:"-"`
+	// Checked counts, for each system, the operations that the checker saw.
+	Checked map[string]int `json:"checked"`
+	Goals   []Goal         `json:"goals"`
+	// Setting has the figures that the text of the page names.
+	Setting map[string]string `json:"setting"`
+	// Remarks are what a reader has to know of this run: what failed, what a checker says.
+	Remarks []string `json:"remarks,omitempty"`
 }
 
-// Table shows those columns of those rows.
-type Table struct {
-	Title   string
-	Columns []Column
-	Rows    []Row
+// NewReport is a report without results.
+func NewReport() *Report {
+	return &Report{Headline: map[string]float64{}, Anomalies: map[string]int{}, Checked: map[string]int{}, Setting: map[string]string{}}
 }
 
-// Column is a column of a table: the key of rows, and its title.
-type Column struct{ Key, Title string }
+// Row is one line of results, by column. A row names its system, if it is about one.
+type Row map[string]any
+
+// UnmarshalJSON gives values the types that they had: a spread, an int, or another.
+func (r *Row) UnmarshalJSON(b []byte) error {
+	var raw map[string]json.RawMessage
+	if err := json.Unmarshal(b, &raw); err != nil {
+		return err
+	}
+	*r = Row{}
+	for key, text := range raw {
+		var v any
+		if err := json.Unmarshal(text, &v); err != nil {
+			return err
+		}
+		switch x := v.(type) {
+		case map[string]any:
+			var s Spread
+			if err := json.Unmarshal(text, &s); err != nil {
+				return err
+			}
+			v = s
+		case float64:
+			if x == math.Trunc(x) && math.Abs(x) < 1<<53 {
+				v = int(x)
+			}
+		}
+		(*r)[key] = v
+	}
+	return nil
+}
 
 // Goal is what we want to reach, beside what others published.
 type Goal struct {
-	What, Want, Published string
-	Got                   any
-	Met                   bool
+	What      string `json:"what"`
+	Want      string `json:"want"`
+	Published string `json:"published,omitempty"`
+	Got       string `json:"got"`
+	Met       bool   `json:"met"`
 }
 
-func (g Goal) verdict() string {
-	if g.Met {
-		return "met"
-	}
-	return "not met"
+// Goal adds a goal.
+func (r *Report) Goal(what, want, published string, got any, met bool) {
+	r.Goals = append(r.Goals, Goal{what, want, published, Text(got), met})
 }
 
-// cells are the texts of a table, the titles first.
-func (t Table) cells() [][]string {
-	head := []string{}
-	for _, c := range t.Columns {
-		head = append(head, c.Title)
+// Judge adds what a checker said of a system: how many operations it saw, and how many of
+// them were wrong.
+func (r *Report) Judge(system string, checked, wrong int) {
+	r.Checked[system] += checked
+	r.Anomalies[system] += wrong
+}
+
+// Set gives a figure of the page's text its value.
+func (r *Report) Set(name string, value any) {
+	text := fmt.Sprint(value)
+	if v, ok := value.(float64); ok {
+		text = strconv.FormatFloat(v, 'f', -1, 64)
 	}
-	out := [][]string{head}
-	for _, r := range t.Rows {
-		line := []string{}
-		for _, c := range t.Columns {
-			cell := ""
-			if v, ok := r[c.Key]; ok {
-				cell = Text(v)
-			}
-			line = append(line, cell)
+	r.Setting[name] = text
+}
+
+// Remark adds what a reader has to know of this run.
+func (r *Report) Remark(format string, args ...any) {
+	r.Remarks = append(r.Remarks, fmt.Sprintf(format, args...))
+}
+
+// With are the rows that have a value in a column.
+func (r *Report) With(column string) []Row { return WithKey(r.Rows, column) }
+
+// Systems are the systems of rows, in their order.
+func Systems(rows []Row) []string { return Distinct(rows, "system") }
+
+// Distinct are the values of a column, as text, in the order of the rows.
+func Distinct(rows []Row, column string) (out []string) {
+	seen := map[string]bool{}
+	for _, row := range rows {
+		v, ok := row[column]
+		if text := Text(v); ok && !seen[text] {
+			seen[text] = true
+			out = append(out, text)
 		}
-		out = append(out, line)
 	}
 	return out
-}
-
-// all are the tables of the report, with that of the goals and of the verdicts.
-func (r *Report) all() []Table {
-	out := slices.Clone(r.Tables)
-	goals := Table{Title: "Goals", Columns: []Column{{"what", "what"}, {"want", "goal"}, {"published", "published"}, {"got", "measured"}, {"verdict", ""}}}
-	for _, g := range r.Goals {
-		goals.Rows = append(goals.Rows, Row{"what": g.What, "want": g.Want, "published": cmp.Or(g.Published, "-"), "got": g.Got, "verdict": g.verdict()})
-	}
-	verdicts := Table{Title: "Verdict of the checker", Columns: []Column{{"system", "system"}, {"checked", "operations checked"}, {"wrong", "stale or otherwise wrong"}}}
-	for _, s := range slices.Sorted(maps.Keys(r.Checked)) {
-		verdicts.Rows = append(verdicts.Rows, Row{"system": s, "checked": r.Checked[s], "wrong": r.Anomalies[s]})
-	}
-	return append(out, goals, verdicts)
-}
-
-// print shows the report on a terminal.
-func (r *Report) print(w io.Writer) {
-	fmt.Fprintf(w, "%s: %s\n%s\n", r.Experiment, r.about, r.Machine)
-	for _, t := range r.all() {
-		fmt.Fprintf(w, "\n%s\n", t.Title)
-		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		for _, line := range t.cells() {
-			fmt.Fprintln(tw, strings.Join(line, "\t"))
-		}
-		_ = tw.Flush() // a terminal that is gone needs no table
-	}
-	for _, n := range r.Notes {
-		fmt.Fprintf(w, "\n%s\n", n)
-	}
-}
-
-// page is the report for people who read it later.
-func (r *Report) page() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n\nWritten by `%s`; do not edit.\n\nMeasured: %s.\n", r.Experiment, r.Command, r.about)
-	for _, t := range r.all() {
-		fmt.Fprintf(&b, "\n## %s\n\n", t.Title)
-		for i, line := range t.cells() {
-			fmt.Fprintf(&b, "| %s |\n", strings.Join(line, " | "))
-			if i == 0 {
-				fmt.Fprintf(&b, "|%s\n", strings.Repeat(" --- |", len(line)))
-			}
-		}
-	}
-	for _, f := range r.Plots {
-		fmt.Fprintf(&b, "\n![%s](%s.svg)\n", f.title, f.name)
-	}
-	b.WriteString("\n## Set-up\n\n")
-	for _, n := range r.Notes {
-		fmt.Fprintf(&b, "- %s\n", n)
-	}
-	fmt.Fprintf(&b, "- Machine: %s.\n- Commit: %s.\n- Command: `%s`, which took %s.\n",
-		r.Machine, r.Commit, r.Command, r.took.Round(time.Second))
-	return b.String()
-}
-
-// write leaves everything in a directory.
-func (r *Report) write(dir string) error {
-	b, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(dir, r.Experiment+".json"), append(b, '\n'), 0o644); err != nil {
-		return err
-	}
-	for i := range r.Plots {
-		r.Plots[i].name = r.Experiment
-		if i > 0 {
-			r.Plots[i].name += fmt.Sprintf("-%d", i+1)
-		}
-		if err := r.Plots[i].save(dir); err != nil {
-			return err
-		}
-	}
-	return os.WriteFile(filepath.Join(dir, r.Experiment+".md"), []byte(r.page()), 0o644)
 }

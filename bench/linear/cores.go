@@ -8,9 +8,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"time"
-
-	"gonum.org/v1/plot/plotter"
 
 	"github.com/freshet-cache/freshet/bench/kit"
 )
@@ -41,64 +40,80 @@ type coreCase struct {
 	cores  int
 }
 
+// coresRun is one run of linear-cores.
+type coresRun struct {
+	opt    kit.Options
+	sizes  coreSizes
+	counts []int // of processors
+	rounds kit.Rounds[coreCase]
+	result *kit.Report
+}
+
 // linearCores is figure 11a: operations a second by the number of processors.
 func linearCores(ctx context.Context, opt kit.Options) (r *kit.Report, err error) {
-	sizes, counts := coreSizesOf(opt), []int{}
+	c := &coresRun{opt: opt, sizes: coreSizesOf(opt), result: kit.NewReport()}
 	for n := 1; n < runtime.NumCPU(); n *= 2 {
-		counts = append(counts, n)
+		c.counts = append(c.counts, n)
 	}
-	counts = append(counts, runtime.NumCPU())
-	opt.Progress("filling")
-	h, err := newHits(ctx, hotSet{sizes.keys, false}, opt.Seed)
-	if err != nil {
+	c.counts = append(c.counts, runtime.NumCPU())
+	if err := c.inProcess(ctx); err != nil {
 		return nil, err
+	}
+	if slices.Contains(opt.Systems, "freshet-remote") {
+		for _, n := range slices.Compact([]int{1, runtime.NumCPU()}) {
+			if err := c.remote(ctx, n); err != nil {
+				return nil, err
+			}
+		}
+	}
+	c.report()
+	return c.result, nil
+}
+
+// inProcess measures hits of the caches in this process.
+func (c *coresRun) inProcess(ctx context.Context) (err error) {
+	c.opt.Progress("filling")
+	h, err := newHits(ctx, hotSet{c.sizes.keys, false}, c.opt.Seed)
+	if err != nil {
+		return err
 	}
 	before := runtime.GOMAXPROCS(0)
 	defer func() {
 		runtime.GOMAXPROCS(before)
 		err = errors.Join(err, h.close(ctx))
 	}()
-	rate, cpu, calls := map[coreCase][]float64{}, map[coreCase][]float64{}, map[string]int{}
-	for round := range sizes.rounds + 1 {
-		for _, n := range counts {
-			for i := range opt.Systems {
-				c := coreCase{opt.Systems[(i+round)%len(opt.Systems)], n}
-				if c.system == "freshet-remote" {
+	for round := range c.sizes.rounds + 1 {
+		for _, n := range c.counts {
+			for i := range c.opt.Systems {
+				at := coreCase{c.opt.Systems[(i+round)%len(c.opt.Systems)], n}
+				if at.system == "freshet-remote" {
 					continue
 				}
-				opt.Progress(fmt.Sprintf("round %d of %d, %d processors: %s", round, sizes.rounds, n, c.system))
+				c.opt.Progress(fmt.Sprintf("round %d of %d, %d processors: %s", round, c.sizes.rounds, n, at.system))
 				runtime.GOMAXPROCS(n)
-				wall, busy, err := h.round(ctx, c.system, n, sizes.round)
+				wall, busy, err := h.round(ctx, at.system, n, c.sizes.round)
 				switch {
 				case err != nil:
-					return nil, err
+					return err
 				case ctx.Err() != nil:
-					return nil, context.Cause(ctx)
+					return context.Cause(ctx)
 				case round > 0: // the first one warms up
-					rate[c], cpu[c] = append(rate[c], 1e3*float64(n)/wall), append(cpu[c], 1e3/busy)
+					c.rounds.Add(at, "mops", 1e3*float64(n)/wall)
+					c.rounds.Add(at, "mops_per_cpu", 1e3/busy)
 				}
 			}
 		}
 	}
 	runtime.GOMAXPROCS(before)
 	ours, bare := h.wrong(ctx)
-	r = &kit.Report{Headline: map[string]float64{}, Anomalies: map[string]int{"freshet": ours, "otter": bare}, Checked: map[string]int{"freshet": sizes.keys, "otter": sizes.keys}}
-	if slices.Contains(opt.Systems, "freshet-remote") {
-		for _, n := range slices.Compact([]int{1, runtime.NumCPU()}) {
-			c := coreCase{"freshet-remote", n}
-			if rate[c], cpu[c], err = remoteCores(ctx, opt, n, sizes, calls, r.Anomalies); err != nil {
-				return nil, err
-			}
-		}
-		r.Checked["freshet-remote"] = calls["freshet-remote"]
-	}
-	reportCores(r, opt, sizes, counts, rate, cpu)
-	return r, nil
+	c.result.Judge("freshet", c.sizes.keys, ours)
+	c.result.Judge("otter", c.sizes.keys, bare)
+	return nil
 }
 
-// remoteCores measures GETs from a server that has so many processors, in millions a
-// second and per second of its processors.
-func remoteCores(ctx context.Context, opt kit.Options, n int, sizes coreSizes, calls, wrong map[string]int) (rate, cpu []float64, err error) {
+// remote measures GETs from a server that has n processors, in millions a second and per
+// second of its processors.
+func (c *coresRun) remote(ctx context.Context, n int) (err error) {
 	pin := false
 	if n == 1 {
 		back, ok := kit.LeaveFirstProcessor()
@@ -107,83 +122,87 @@ func remoteCores(ctx context.Context, opt kit.Options, n int, sizes coreSizes, c
 	}
 	dir, err := kit.Scratch("cores")
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	defer os.RemoveAll(filepath.Dir(dir))
-	opt.Progress(fmt.Sprintf("the server on %d processors", n))
-	s, err := kit.StartFreshet(ctx, opt, pin, 1, dir, "--store", "memory:")
+	c.opt.Progress(fmt.Sprintf("the server on %d processors", n))
+	s, err := kit.StartFreshet(ctx, c.opt, pin, 1, dir, "--store", "memory:")
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, s.Stop()) }()
-	if err := fill(ctx, s.Addrs[0], sizes.keys); err != nil {
-		return nil, nil, err
+	if err := fill(ctx, s.Addrs[0], c.sizes.keys); err != nil {
+		return err
 	}
-	for round := range sizes.rounds + 1 {
-		opt.Progress(fmt.Sprintf("the server on %d processors, round %d of %d", n, round, sizes.rounds))
+	for round := range c.sizes.rounds + 1 {
+		c.opt.Progress(fmt.Sprintf("the server on %d processors, round %d of %d", n, round, c.sizes.rounds))
 		l, err := kit.NewLoad(ctx, s.Addrs[0], kit.RemoteConns)
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
 		busy := s.CPU()
-		err = l.Run(ctx, false, 32, sizes.round, kit.Drawing(kit.Stream(opt.Seed+uint64(round), 8), sizes.keys))
+		err = l.Run(ctx, false, 32, c.sizes.round, kit.Drawing(kit.Stream(c.opt.Seed+uint64(round), 8), c.sizes.keys))
 		l.Close()
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
-		calls["freshet-remote"] += int(l.Ops)
-		wrong["freshet-remote"] += int(l.Wrong)
+		c.result.Judge("freshet-remote", int(l.Ops), int(l.Wrong))
 		if round > 0 {
 			used := max(10*time.Millisecond, s.CPU()-busy) // the kernel counts in hundredths of a second
-			rate, cpu = append(rate, float64(l.Ops)/l.Took.Seconds()/1e6), append(cpu, float64(l.Ops)/used.Seconds()/1e6)
+			at := coreCase{"freshet-remote", n}
+			c.rounds.Add(at, "mops", float64(l.Ops)/l.Took.Seconds()/1e6)
+			c.rounds.Add(at, "mops_per_cpu", float64(l.Ops)/used.Seconds()/1e6)
 		}
 	}
-	return rate, cpu, nil
+	return nil
 }
 
-func reportCores(r *kit.Report, opt kit.Options, sizes coreSizes, counts []int, rate, cpu map[coreCase][]float64) {
-	var list []kit.Series
+func (c *coresRun) report() {
+	r := c.result
 	for _, s := range coreSystems {
-		line := kit.Series{Name: s}
-		for _, n := range counts {
-			c := coreCase{s, n}
-			if len(rate[c]) == 0 {
+		for _, n := range c.counts {
+			at, one := coreCase{s, n}, coreCase{s, 1}
+			if !c.rounds.Has(at) {
 				continue
 			}
-			row := kit.Row{"system": s, "processors": n, "mops": kit.SpreadOf(rate[c]), "mops_per_cpu": kit.SpreadOf(cpu[c])}
-			if n > 1 && len(rate[coreCase{s, 1}]) > 0 {
-				scaled := kit.SpreadOf(kit.Ratios(rate[c], rate[coreCase{s, 1}]))
+			row := kit.Row{"system": s, "processors": n}
+			c.rounds.Fill(row, at, "mops", "mops_per_cpu")
+			if n > 1 && c.rounds.Has(one) {
+				scaled := c.rounds.Times(at, one, "mops")
 				row["times_one"] = scaled
 				r.Headline[fmt.Sprintf("%s_times_one_%d_processors", s, n)] = scaled.Median
 				if s == "freshet" {
 					want := 0.9 * float64(n)
-					r.Goals = append(r.Goals, kit.Goal{fmt.Sprintf("hits in process, %d processors, times one", n), fmt.Sprintf(">= %.1f", want), "near linear", scaled, scaled.Median >= want})
+					r.Goal(fmt.Sprintf("hits in process, %d processors, times one", n), fmt.Sprintf(">= %.1f", want), "near linear", scaled, scaled.Median >= want)
 				}
 			}
 			if s == "freshet" {
 				row["published"] = fmt.Sprintf("%d (CLINK)", n)
 			}
 			r.Rows = append(r.Rows, row)
-			r.Headline[fmt.Sprintf("%s_mops_%d_processors", s, n)] = kit.SpreadOf(rate[c]).Median
-			line.Points = append(line.Points, plotter.XY{X: float64(n), Y: kit.SpreadOf(rate[c]).Median})
-		}
-		if len(line.Points) > 0 {
-			list = append(list, line)
+			r.Headline[fmt.Sprintf("%s_mops_%d_processors", s, n)] = c.rounds.Spread(at, "mops").Median
 		}
 	}
-	if own := rate[coreCase{"freshet", 1}]; len(own) > 0 {
-		r.Goals = append(r.Goals, kit.Goal{"million hits a second, one processor", ">= 1", "about 1", kit.SpreadOf(own), kit.SpreadOf(own).Median >= 1})
+	if one := (coreCase{"freshet", 1}); c.rounds.Has(one) {
+		rate := c.rounds.Spread(one, "mops")
+		r.Goal("million hits a second, one processor", ">= 1", "about 1", rate, rate.Median >= 1)
 	}
-	r.Tables = []kit.Table{{"Operations a second by processors", []kit.Column{{"system", "system"}, {"processors", "processors"}, {"mops", "M/s"}, {"published", "published, M/s"},
-		{"times_one", "times one processor's"}, {"mops_per_cpu", "M per second of CPU"}}, r.Rows}}
-	r.Notes = append(r.Notes, fmt.Sprintf("This machine has %d processors; the paper's figure goes to 24, where CLINK reads 22.8 million a second (WriteGuards, section 9.2 and figure 11a). What happens beyond is not shown by this.", runtime.NumCPU()),
-		fmt.Sprintf("In process: a goroutine per processor and as many threads that run Go (GOMAXPROCS); %d keys in random order, values of %d bytes, which a hit hands out and does not copy; every operation is a hit, or the run is an error. Closed loop, as the paper's.", sizes.keys, hitValueBytes),
-		"freshet-remote: GET over the Redis protocol, 50 connections, pipelines of 32, store memory:. On one processor the server has it alone, and the client another; on all of them server and client share them, and only M per second of CPU can be compared.",
-		"The median of several rounds, with the least and the most in brackets. Systems take turns in rounds of "+sizes.round.String()+"; the server runs behind them.")
-	if len(list) > 0 && len(counts) > 1 {
-		fig, err := kit.Curves("Operations a second by processors, median of the rounds", "processors", "million operations a second", list)
-		if err == nil {
-			r.Plots = append(r.Plots, fig)
-		}
+	r.Set("processors", runtime.NumCPU())
+	r.Set("keys", c.sizes.keys)
+	r.Set("value_bytes", hitValueBytes)
+	r.Set("round", c.sizes.round)
+}
+
+func coreTables(r *kit.Report) []kit.Table {
+	return []kit.Table{{Title: "Operations a second by processors", Rows: r.Rows, Columns: kit.Columns("system", "system", "processors", "processors", "mops", "M/s", "published", "published, M/s",
+		"times_one", "times one processor's", "mops_per_cpu", "M per second of CPU")}}
+}
+
+func corePlots(r *kit.Report) []kit.Plot {
+	p := kit.Plot{Title: "Operations a second by processors", X: "processors", Y: "million operations a second", Series: kit.Curves(r.Rows, "processors", "mops"), LogY: true}
+	for _, text := range kit.Distinct(r.Rows, "processors") {
+		n, _ := strconv.Atoi(text) // it is a number of the report's own
+		p.Ticks = append(p.Ticks, float64(n))
 	}
+	return []kit.Plot{p}
 }

@@ -2,7 +2,6 @@ package linear
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -80,12 +79,19 @@ func (p *part) add(o *part) {
 	p.read, p.hits, p.failed = p.read+o.read, p.hits+o.hits, p.failed+o.failed
 }
 
-// client sends every driveClients-th request, whichever round it is in: what an
-// instance has read before is so asked of it again.
+// lane is one client of a driver: it uses one instance.
+type lane struct {
+	d                *driver
+	t                target
+	p                *part
+	floors, versions []uint64 // of the rows of a request
+}
+
+// client sends every driveClients-th request, whichever round it is in: what an instance
+// has read before is so asked of it again.
 func (d *driver) client(ctx context.Context, p *part, c, from, to int, rate float64, began time.Time) {
-	t := d.sys.instances[c%len(d.sys.instances)]
+	l := lane{d, d.sys.instances[c%len(d.sys.instances)], p, make([]uint64, page), make([]uint64, page)}
 	r := kit.Stream(uint64(from), uint64(40+c))
-	floors, versions := make([]uint64, page), make([]uint64, page)
 	answered := time.Now()
 	for i := from + ((c-from)%driveClients+driveClients)%driveClients; i < to && ctx.Err() == nil; i += driveClients {
 		a := &d.load.asks[i%len(d.load.asks)]
@@ -101,7 +107,7 @@ func (d *driver) client(ctx context.Context, p *part, c, from, to int, rate floa
 				due = time.Time{}
 			}
 		}
-		if err := d.one(ctx, p, t, a, text, due, floors, versions); err != nil {
+		if err := l.one(ctx, a, text, due); err != nil {
 			d.fail(p, err)
 		}
 		answered = time.Now()
@@ -119,9 +125,10 @@ func (d *driver) fail(p *part, err error) {
 
 // one sends a request, whose latency counts from due, or, if that is zero, from now. The
 // judge's work is not part of it.
-func (d *driver) one(ctx context.Context, p *part, t target, a *ask, text string, due time.Time, floors, versions []uint64) error {
+func (l *lane) one(ctx context.Context, a *ask, text string, due time.Time) error {
+	d, p := l.d, l.p
 	for at, i := range a.reads {
-		floors[at] = d.judge.Floor(int(i))
+		l.floors[at] = d.judge.Floor(int(i))
 	}
 	if a.write >= 0 && d.filling {
 		return nil
@@ -131,7 +138,7 @@ func (d *driver) one(ctx context.Context, p *part, t target, a *ask, text string
 		start = time.Now()
 	}
 	if a.write >= 0 {
-		version, err := t.write(ctx, a, text)
+		version, err := l.t.write(ctx, a, text)
 		if err != nil {
 			return err
 		}
@@ -139,7 +146,7 @@ func (d *driver) one(ctx context.Context, p *part, t target, a *ask, text string
 		d.judge.Acknowledged(int(a.write), version)
 		return nil
 	}
-	whole, err := t.read(ctx, a, versions)
+	whole, err := l.t.read(ctx, a, l.versions)
 	took := time.Since(start)
 	if err != nil {
 		return err
@@ -150,7 +157,7 @@ func (d *driver) one(ctx context.Context, p *part, t target, a *ask, text string
 		p.hits++
 	}
 	for at := range a.reads {
-		d.judge.Read(floors[at], versions[at])
+		d.judge.Read(l.floors[at], l.versions[at])
 	}
 	return nil
 }
@@ -174,72 +181,4 @@ func (d *driver) begin(ctx context.Context, system string, sizes loadSizes) erro
 	}
 	_, err := d.run(ctx, 0, warm, 0)
 	return err
-}
-
-// tableFound is what was measured of one system under one workload, by round.
-type tableFound struct {
-	p50, p90, p99, write, hits, queries, cpu, lag []float64
-	reads, stale, failed                          int
-	reason                                        error
-}
-
-// loadSizes are the sizes of a run over PostgreSQL.
-type loadSizes struct {
-	warm, rounds, round int // requests
-}
-
-// compare lets the systems take turns under one workload.
-func compare(ctx context.Context, opt kit.Options, w *world, load *workload, shape catalogue, systems []string, sizes loadSizes) (out map[string]*tableFound, err error) {
-	stage, err := w.stage(ctx, load, shape)
-	if err != nil {
-		return nil, err
-	}
-	drivers := map[string]*driver{}
-	defer func() {
-		for _, d := range drivers {
-			err = errors.Join(err, d.sys.close())
-		}
-		err = errors.Join(err, stage.close(context.WithoutCancel(ctx)))
-	}()
-	out = map[string]*tableFound{}
-	for _, s := range systems {
-		opt.Progress(fmt.Sprintf("%s: %d rows for %s", load.name, len(load.rows), s))
-		sys, err := stage.open(ctx, s)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", load.name, s, err)
-		}
-		drivers[s], out[s] = newDriver(load, sys), &tableFound{}
-		if err := drivers[s].begin(ctx, s, sizes); err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", load.name, s, err)
-		}
-	}
-	for round := range sizes.rounds {
-		for i := range systems {
-			s := systems[(i+round)%len(systems)] // who is first changes from round to round
-			opt.Progress(fmt.Sprintf("%s, round %d of %d: %s", load.name, round+1, sizes.rounds, s))
-			from := sizes.warm + round*sizes.round
-			p, err := drivers[s].run(ctx, from, from+sizes.round, load.rate)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %s: %w", load.name, s, err)
-			}
-			out[s].add(p)
-		}
-	}
-	for s, d := range drivers {
-		out[s].reads, out[s].stale = d.judge.Counts()
-		out[s].reason = d.reason
-	}
-	return out, nil
-}
-
-func (f *tableFound) add(p *part) {
-	f.p50, f.p90, f.p99 = append(f.p50, p.reads.Micros(50)), append(f.p90, p.reads.Micros(90)), append(f.p99, p.reads.Micros(99))
-	if p.writes.Count() > 0 {
-		f.write = append(f.write, p.writes.Micros(50))
-	}
-	f.hits = append(f.hits, 100*float64(p.hits)/float64(max(1, p.read)))
-	f.queries = append(f.queries, float64(p.queries)/float64(p.asks))
-	f.cpu = append(f.cpu, float64(p.cpu.Microseconds())/float64(p.asks))
-	f.lag = append(f.lag, p.lag.Micros(99))
-	f.failed += p.failed
 }

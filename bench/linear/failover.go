@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 
 	"github.com/freshet-cache/freshet/bench/kit"
 	"github.com/freshet-cache/freshet/check"
-	"github.com/freshet-cache/freshet/internal/pgserver"
 	"github.com/freshet-cache/freshet/store/postgres"
 )
 
@@ -47,7 +45,7 @@ type crew struct {
 	opt   kit.Options
 	sizes failoverSizes
 	dir   string
-	pg    *pgserver.Server
+	pg    *kit.Postgres
 	url   string
 	procs [3]*kit.Server
 }
@@ -55,7 +53,7 @@ type crew struct {
 const victim = 1
 
 func gather(ctx context.Context, opt kit.Options, sizes failoverSizes) (c *crew, err error) {
-	c = &crew{opt: opt, sizes: sizes, url: opt.Text("postgres")}
+	c = &crew{opt: opt, sizes: sizes}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.stop())
@@ -64,18 +62,10 @@ func gather(ctx context.Context, opt kit.Options, sizes failoverSizes) (c *crew,
 	if c.dir, err = kit.Scratch("failover"); err != nil {
 		return nil, err
 	}
-	if c.url == "" {
-		opt.Progress("starting PostgreSQL")
-		if c.pg, err = pgserver.Start(ctx, c.dir); err != nil {
-			return nil, fmt.Errorf("%w; or say --postgres URL", err)
-		}
-		c.url = c.pg.URL("admin", "postgres")
+	if c.pg, err = kit.StartPostgres(ctx, opt, c.dir); err != nil {
+		return nil, err
 	}
-	sep := "?"
-	if strings.Contains(c.url, "?") {
-		sep = "&"
-	}
-	c.url += sep + fmt.Sprintf("schema=bench_%x", time.Now().UnixNano())
+	c.url = c.pg.In(fmt.Sprintf("schema=bench_%x", time.Now().UnixNano()))
 	if err := postgres.Migrate(ctx, c.url, postgres.Migration{}); err != nil {
 		return nil, err
 	}
@@ -106,9 +96,7 @@ func (c *crew) stop() (err error) {
 	for _, i := range []int{2, 1, 0} { // who has the assigner is the last
 		err = errors.Join(err, c.procs[i].Stop())
 	}
-	if c.pg != nil {
-		c.pg.Stop()
-	}
+	c.pg.Stop()
 	if c.dir != "" {
 		err = errors.Join(err, os.RemoveAll(filepath.Dir(c.dir)))
 	}

@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
-
-	"gonum.org/v1/plot/plotter"
 
 	"github.com/freshet-cache/freshet/bench/kit"
 	"github.com/freshet-cache/freshet/check"
@@ -24,8 +23,9 @@ type seen struct {
 	writesFailed int
 	waited       time.Duration // the longest of those that succeeded, from when it was due
 	lastFailed   time.Duration // when the last one that failed was due, after the fault
-	served       plotter.XYs   // by time, a second
-	written      plotter.XYs
+	bins         []float64     // seconds after the fault
+	served       []float64     // answers of reads by bin, a second
+	written      []float64
 }
 
 // see makes figures of what the clients have recorded.
@@ -60,8 +60,9 @@ func (o *outage) see() *seen {
 	}
 	for bin := range served {
 		x := (time.Duration(bin) * timelineStep).Seconds() - o.at.Seconds()
-		s.served = append(s.served, plotter.XY{X: x, Y: served[bin] / timelineStep.Seconds()})
-		s.written = append(s.written, plotter.XY{X: x, Y: written[bin] / timelineStep.Seconds()})
+		s.bins = append(s.bins, x)
+		s.served = append(s.served, served[bin]/timelineStep.Seconds())
+		s.written = append(s.written, written[bin]/timelineStep.Seconds())
 	}
 	return s
 }
@@ -86,7 +87,7 @@ func linearFailover(ctx context.Context, opt kit.Options) (r *kit.Report, err er
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()
-	r = &kit.Report{Headline: map[string]float64{}, Anomalies: map[string]int{}, Checked: map[string]int{}}
+	r = kit.NewReport()
 	for i, system := range opt.Systems {
 		o, err := c.trial(ctx, system, opt.Seed+uint64(i))
 		if err != nil {
@@ -94,28 +95,19 @@ func linearFailover(ctx context.Context, opt kit.Options) (r *kit.Report, err er
 		}
 		outageRows(r, system, o, sizes)
 	}
-	var lines []kit.Row // ten a second would fill the page: the plots have them all
-	for _, row := range r.Rows {
-		if _, ok := row["reads"]; ok {
-			lines = append(lines, row)
-		}
-	}
-	r.Tables = []kit.Table{
-		{"Reads at the other nodes", []kit.Column{{"system", "fault"}, {"reads", "reads behind it"}, {"reads_failed", "failed"}, {"stale", "stale reads"}, {"calm_p99_us", "P99 before, µs"},
-			{"other_p99_us", "P99 behind, keys of others, µs"}, {"other_max_ms", "longest, ms"}, {"own_p50_us", "P50, the victim's keys, µs"}, {"own_p99_us", "P99, µs"}, {"own_max_ms", "longest, ms"}}, lines},
-		{"Writes of the victim's keys, at the other nodes", []kit.Column{{"system", "fault"}, {"writes", "writes behind it"}, {"waited_ms", "the longest that succeeded, ms"}, {"writes_failed", "failed or unknown"}, {"last_failed_ms", "the last of them was due, ms after the fault"}}, lines},
-	}
-	r.Notes = append(r.Notes, fmt.Sprintf("Three processes over one PostgreSQL, leases of %v; the second, without the assigner, owns at least the middle third of %d keys and is killed (SIGKILL), or stopped for %v (SIGSTOP), or told to end (SIGTERM). All clients are at the other two, with connections apart for writes, for reads of the victim's keys, and for other reads: answers of a connection come in the order of its commands, so that what comes behind a request that waits waits with it. Which keys the victim owns is asked before the requests begin; one that moves to it after that, because of the load, is counted with those of others. Client, nodes and PostgreSQL share all processors.", sizes.lease, sizes.keys, sizes.paused),
-		fmt.Sprintf("Open loop: %.0f requests a second, 20 %% of them writes, sent when they are due; a request that gets no answer within %v has failed. A write that failed may have happened: the checker knows.", sizes.rate, traceTimeout),
-		"Every answer of each history was judged. The plots show, for each tenth of a second, what was answered in it.",
-		"The paper (WriteGuards) has no figure of this.")
+	r.Set("lease", sizes.lease)
+	r.Set("keys", sizes.keys)
+	r.Set("paused", sizes.paused)
+	r.Set("rate", sizes.rate)
+	r.Set("timeout", traceTimeout)
 	return r, nil
 }
 
 // readLimit is how long no read may take: a moment, beside a lease.
 const readLimit = 500 * time.Millisecond
 
-// outage adds what was seen of a fault.
+// outageRows adds what was seen of a fault: a row with the figures, and a row for each
+// tenth of a second, which the plots show.
 func outageRows(r *kit.Report, system string, o *outage, sizes failoverSizes) {
 	s := o.see()
 	longest := time.Duration(max(s.own.Longest(), s.other.Longest()))
@@ -126,18 +118,42 @@ func outageRows(r *kit.Report, system string, o *outage, sizes failoverSizes) {
 		row["last_failed_ms"] = float64(s.lastFailed.Milliseconds())
 	}
 	r.Rows = append(r.Rows, row)
-	for i, at := range s.served {
-		r.Rows = append(r.Rows, kit.Row{"system": system, "second": at.X, "reads_per_second": at.Y, "writes_per_second": s.written[i].Y})
+	for i, at := range s.bins {
+		r.Rows = append(r.Rows, kit.Row{"system": system, "second": at, "reads_per_second": s.served[i], "writes_per_second": s.written[i]})
 	}
 	within, back := sizes.lease+2*time.Second, max(s.waited, s.lastFailed)
 	r.Headline[system+"_reads_failed"], r.Headline[system+"_writes_back_ms"] = float64(s.readsFailed), float64(back.Milliseconds())
 	r.Headline[system+"_stale"], r.Headline[system+"_longest_read_ms"] = float64(o.stale), float64(longest.Milliseconds())
-	r.Anomalies[system], r.Checked[system] = o.wrong, o.checked
-	r.Goals = append(r.Goals, kit.Goal{system + ": reads that failed", "0", "", s.readsFailed, s.readsFailed == 0}, kit.Goal{system + ": stale reads", "0", "", o.stale, o.stale == 0},
-		kit.Goal{system + ": the longest read", fmt.Sprint("<= ", readLimit), "", fmt.Sprintf("%.3f s", longest.Seconds()), longest <= readLimit},
-		kit.Goal{system + ": writes succeed again", fmt.Sprintf("within the lease + 2 s = %v", within), "", fmt.Sprintf("%.1f s", back.Seconds()), s.writes > s.writesFailed && back <= within})
+	r.Judge(system, o.checked, o.wrong)
+	r.Goal(system+": reads that failed", "0", "", s.readsFailed, s.readsFailed == 0)
+	r.Goal(system+": stale reads", "0", "", o.stale, o.stale == 0)
+	r.Goal(system+": the longest read", fmt.Sprint("<= ", readLimit), "", fmt.Sprintf("%.3f s", longest.Seconds()), longest <= readLimit)
+	r.Goal(system+": writes succeed again", fmt.Sprintf("within the lease + 2 s = %v", within), "", fmt.Sprintf("%.1f s", back.Seconds()), s.writes > s.writesFailed && back <= within)
 	if o.reason != "" {
-		r.Notes = append(r.Notes, "The checker says of "+system+": "+o.reason)
+		r.Remark("The checker says of %s: %s", system, o.reason)
 	}
-	r.Plots = append(r.Plots, kit.Timeline(system+": answers around the fault, at 0 s", []kit.Series{{Name: "reads", Points: s.served}, {Name: "writes of the victim's keys", Points: s.written}}))
+}
+
+func failoverTables(r *kit.Report) []kit.Table {
+	return []kit.Table{
+		{Title: "Reads at the other nodes", Rows: r.With("reads"), Columns: kit.Columns("system", "fault", "reads", "reads after it", "reads_failed", "failed", "stale", "stale reads", "calm_p99_us", "P99 before, µs",
+			"other_p99_us", "P99 after, keys of others, µs", "other_max_ms", "longest, ms", "own_p50_us", "P50, the victim's keys, µs", "own_p99_us", "P99, µs", "own_max_ms", "longest, ms")},
+		{Title: "Writes of the victim's keys, at the other nodes", Rows: r.With("reads"), Columns: kit.Columns("system", "fault", "writes", "writes after it", "waited_ms", "the longest that succeeded, ms",
+			"writes_failed", "failed or unknown", "last_failed_ms", "the last of them was due, ms after the fault")},
+	}
+}
+
+// failoverPlots has a plot for each fault.
+func failoverPlots(r *kit.Report) (out []kit.Plot) {
+	for _, system := range kit.Systems(r.With("reads")) {
+		rows := slices.DeleteFunc(r.With("second"), func(row kit.Row) bool { return row["system"] != system })
+		p := kit.Plot{Title: system + ": answers around the fault, at 0 s", X: "seconds after the fault", Y: "answers a second", Mark: true}
+		for _, what := range []struct{ column, name string }{{"reads_per_second", "reads"}, {"writes_per_second", "writes of the victim's keys"}} {
+			for _, one := range kit.Curves(rows, "second", what.column) {
+				p.Series = append(p.Series, kit.Series{Name: what.name, Points: one.Points})
+			}
+		}
+		out = append(out, p)
+	}
+	return out
 }

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/bench/kit"
-	"github.com/freshet-cache/freshet/internal/pgserver"
 	"github.com/freshet-cache/freshet/store"
 	"github.com/freshet-cache/freshet/store/pebble"
 	"github.com/freshet-cache/freshet/store/postgres"
@@ -57,80 +56,72 @@ type guardCase struct {
 	guards, conns int
 }
 
-// guardFound is what was measured, by round.
-type guardFound struct {
-	rate, p50, p99 map[guardCase][]float64
-	flips          map[string]*kit.Latencies // SetGuard under full load
-	busy           map[string]float64        // writes a second meanwhile
-	check, anomal  map[string]int
+// guardRun is one run of guard-overhead.
+type guardRun struct {
+	opt    kit.Options
+	sizes  guardSizes
+	stores map[string]guardStore
+	rounds kit.Rounds[guardCase]
+	flips  []kit.Row // SetGuard under full load
+	result *kit.Report
 }
 
 func guardKey(i int) string { return fmt.Sprintf("%07d", i) }
 
 func guardOverhead(ctx context.Context, opt kit.Options) (r *kit.Report, err error) {
-	sizes := guardSizesOf(opt)
-	f := &guardFound{map[guardCase][]float64{}, map[guardCase][]float64{}, map[guardCase][]float64{}, map[string]*kit.Latencies{}, map[string]float64{}, map[string]int{}, map[string]int{}}
+	g := &guardRun{opt: opt, sizes: guardSizesOf(opt), stores: map[string]guardStore{}, result: kit.NewReport()}
 	dir, err := kit.Scratch("guards")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(filepath.Dir(dir))
-	stores := map[string]guardStore{}
-	url := opt.Text("postgres")
-	var pg *pgserver.Server
+	var pg *kit.Postgres
 	defer func() {
-		for _, s := range stores {
+		for _, s := range g.stores {
 			err = errors.Join(err, s.Close())
 		}
-		if pg != nil {
-			pg.Stop()
-		}
+		pg.Stop()
 	}()
 	for _, system := range opt.Systems {
 		opt.Progress("starting " + system)
-		if strings.HasPrefix(system, "postgres") && url == "" {
-			if pg, err = pgserver.Start(ctx, dir); err != nil {
-				return nil, fmt.Errorf("%w; or say --systems pebble,pebble-unguarded, or --postgres URL", err)
+		if strings.HasPrefix(system, "postgres") && pg == nil {
+			if pg, err = kit.StartPostgres(ctx, opt, dir); err != nil {
+				return nil, fmt.Errorf("%w, or --systems pebble,pebble-unguarded", err)
 			}
-			url = pg.URL("admin", "postgres")
 		}
-		if stores[system], err = openGuarded(ctx, system, dir, url); err != nil {
+		if g.stores[system], err = openGuarded(ctx, system, dir, pg); err != nil {
 			return nil, err
 		}
 	}
-	for _, guards := range sizes.guards {
+	for _, guards := range g.sizes.guards {
 		for _, system := range opt.Systems {
 			opt.Progress(fmt.Sprintf("%s: %d guards", system, guards))
-			if err := install(ctx, stores[system], guards, sizes.keys); err != nil {
+			if err := install(ctx, g.stores[system], guards, g.sizes.keys); err != nil {
 				return nil, fmt.Errorf("%s: %w", system, err)
 			}
 		}
-		if err := f.measure(ctx, opt, sizes, guards, stores); err != nil {
+		if err := g.measure(ctx, guards); err != nil {
 			return nil, err
 		}
 	}
 	for _, system := range opt.Systems {
 		if system == "pebble" || system == "postgres" {
 			opt.Progress(system + ": guards change under full load")
-			if err := f.flip(ctx, system, stores[system], sizes); err != nil {
+			if err := g.flip(ctx, system); err != nil {
 				return nil, err
 			}
 		}
 	}
-	return f.report(opt, sizes), nil
+	g.report()
+	return g.result, nil
 }
 
-func openGuarded(ctx context.Context, system, dir, url string) (guardStore, error) {
+func openGuarded(ctx context.Context, system, dir string, pg *kit.Postgres) (guardStore, error) {
 	unguarded := system == "pebble-unguarded" || system == "postgres-unguarded"
 	if strings.HasPrefix(system, "pebble") {
 		return pebble.Open(filepath.Join(dir, system), pebble.Options{Unguarded: unguarded})
 	}
-	schema := fmt.Sprintf("bench_%x", rand.Uint64())
-	sep := "?"
-	if strings.Contains(url, "?") {
-		sep = "&"
-	}
-	url += sep + "schema=" + schema + "&pool_max_conns=40"
+	url := pg.In(fmt.Sprintf("schema=bench_%x&pool_max_conns=40", rand.Uint64()))
 	if err := postgres.Migrate(ctx, url, postgres.Migration{}); err != nil {
 		return nil, err
 	}
@@ -167,33 +158,22 @@ func install(ctx context.Context, s guardStore, n, keys int) error {
 	return nil
 }
 
-// writers writes from conns goroutines until d is over; gen is that of the guards.
-func writers(ctx context.Context, s guardStore, conns, guards, keys int, d time.Duration, seed uint64, gen *atomic.Uint64) (done int, lat *kit.Latencies, err error) {
+// writers write to a store, with the guards of the generation gen.
+type writers struct {
+	store               guardStore
+	conns, guards, keys int
+	gen                 atomic.Uint64
+}
+
+// run writes from all connections until d is over.
+func (w *writers) run(ctx context.Context, d time.Duration, seed uint64) (done int, lat *kit.Latencies, err error) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	lat = kit.NewLatencies()
-	value := make([]byte, guardValueBytes)
 	end := time.Now().Add(d)
-	for w := range conns {
+	for id := range w.conns {
 		wg.Go(func() {
-			r, own, n := kit.Stream(seed, uint64(w)), kit.NewLatencies(), 0
-			var failed error
-			for failed == nil && time.Now().Before(end) {
-				i := r.IntN(keys)
-				g := gen.Load()
-				var id store.ID
-				binary.BigEndian.PutUint64(id[:], g)
-				binary.BigEndian.PutUint64(id[8:], r.Uint64())
-				began := time.Now()
-				_, err := s.Commit(ctx, id, []store.Mutation{{Key: guardKey(i), Value: value, Guard: guardToken(g, i*guards/keys)}})
-				switch {
-				case err == nil:
-					own.Add(time.Since(began), 1)
-					n++
-				case !errors.Is(err, store.ErrGuardMismatch):
-					failed = err
-				}
-			}
+			n, own, failed := w.one(ctx, end, kit.Stream(seed, uint64(id)))
 			mu.Lock()
 			defer mu.Unlock()
 			done += n
@@ -205,79 +185,91 @@ func writers(ctx context.Context, s guardStore, conns, guards, keys int, d time.
 	return done, lat, err
 }
 
+// one writes over one connection until end.
+func (w *writers) one(ctx context.Context, end time.Time, r *rand.Rand) (n int, own *kit.Latencies, failed error) {
+	own = kit.NewLatencies()
+	value := make([]byte, guardValueBytes)
+	for failed == nil && time.Now().Before(end) {
+		i := r.IntN(w.keys)
+		g := w.gen.Load()
+		var id store.ID
+		binary.BigEndian.PutUint64(id[:], g)
+		binary.BigEndian.PutUint64(id[8:], r.Uint64())
+		began := time.Now()
+		_, err := w.store.Commit(ctx, id, []store.Mutation{{Key: guardKey(i), Value: value, Guard: guardToken(g, i*w.guards/w.keys)}})
+		switch {
+		case err == nil:
+			own.Add(time.Since(began), 1)
+			n++
+		case !errors.Is(err, store.ErrGuardMismatch):
+			failed = err
+		}
+	}
+	return n, own, failed
+}
+
 // measure lets the systems take turns.
-func (f *guardFound) measure(ctx context.Context, opt kit.Options, sizes guardSizes, guards int, stores map[string]guardStore) error {
-	var gen atomic.Uint64
-	gen.Store(1)
-	for round := range sizes.rounds + 1 {
-		for _, conns := range sizes.conns {
-			for i := range opt.Systems { // who is first changes from round to round
-				c := guardCase{opt.Systems[(i+round)%len(opt.Systems)], guards, conns}
-				opt.Progress(fmt.Sprintf("%d guards, round %d of %d, %d connections: %s", guards, round, sizes.rounds, conns, c.system))
+func (g *guardRun) measure(ctx context.Context, guards int) error {
+	for round := range g.sizes.rounds + 1 {
+		for _, conns := range g.sizes.conns {
+			for i := range g.opt.Systems { // who is first changes from round to round
+				c := guardCase{g.opt.Systems[(i+round)%len(g.opt.Systems)], guards, conns}
+				g.opt.Progress(fmt.Sprintf("%d guards, round %d of %d, %d connections: %s", guards, round, g.sizes.rounds, conns, c.system))
+				w := &writers{store: g.stores[c.system], conns: conns, guards: guards, keys: g.sizes.keys}
+				w.gen.Store(1)
 				began := time.Now()
-				n, lat, err := writers(ctx, stores[c.system], conns, guards, sizes.keys, sizes.round, opt.Seed+uint64(round), &gen)
+				n, lat, err := w.run(ctx, g.sizes.round, g.opt.Seed+uint64(round))
 				switch {
 				case err != nil:
 					return fmt.Errorf("%s: %w", c.system, err)
 				case ctx.Err() != nil:
 					return context.Cause(ctx)
 				case n == 0:
-					return fmt.Errorf("%s: no write was committed in %v", c.system, sizes.round)
+					return fmt.Errorf("%s: no write was committed in %v", c.system, g.sizes.round)
 				case round == 0: // the first one warms up
 					continue
 				}
-				f.rate[c] = append(f.rate[c], float64(n)/time.Since(began).Seconds())
-				f.p50[c], f.p99[c] = append(f.p50[c], lat.Micros(50)), append(f.p99[c], lat.Micros(99))
+				g.rounds.Add(c, "rate", float64(n)/time.Since(began).Seconds())
+				g.rounds.Add(c, "p50_us", lat.Micros(50))
+				g.rounds.Add(c, "p99_us", lat.Micros(99))
 			}
 		}
 	}
 	return nil
 }
 
-// flip changes the guard of all keys again and again while they are written as fast
-// as can be, and looks for writes under older guards.
-func (f *guardFound) flip(ctx context.Context, system string, s guardStore, sizes guardSizes) error {
-	var gen atomic.Uint64
-	gen.Store(1)
+// flip changes the guard of all keys again and again while they are written as fast as can
+// be, and looks for writes under older guards.
+func (g *guardRun) flip(ctx context.Context, system string) error {
+	s := g.stores[system]
 	if err := s.SetGuard(ctx, "", "", guardToken(1, 0)); err != nil {
 		return err
 	}
-	conns := sizes.conns[len(sizes.conns)-1]
+	w := &writers{store: s, conns: g.sizes.conns[len(g.sizes.conns)-1], guards: 1, keys: g.sizes.keys}
+	w.gen.Store(1)
 	result := make(chan error, 1)
 	written := 0
 	go func() {
-		n, _, err := writers(ctx, s, conns, 1, sizes.keys, sizes.flips, 99, &gen)
+		n, _, err := w.run(ctx, g.sizes.flips, 99)
 		written = n
 		result <- err
 	}()
-	lat := kit.NewLatencies()
-	r := kit.Stream(7, 7)
+	lat, r := kit.NewLatencies(), kit.Stream(7, 7)
 	for over := false; !over; {
-		next := gen.Load() + 1
 		began := time.Now()
-		if err := s.SetGuard(ctx, "", "", guardToken(next, 0)); err != nil {
+		if err := s.SetGuard(ctx, "", "", guardToken(w.gen.Load()+1, 0)); err != nil {
 			return err
 		}
 		lat.Add(time.Since(began), 1)
-		keys, before := make([]string, 8), make([]store.Row, 8)
+		keys := make([]string, 8)
 		for i := range keys {
-			keys[i] = guardKey(r.IntN(sizes.keys))
-			var err error
-			if before[i], err = s.Load(ctx, keys[i]); err != nil {
-				return err
-			}
+			keys[i] = guardKey(r.IntN(g.sizes.keys))
 		}
-		gen.Store(next)
-		for i, k := range keys {
-			row, err := s.Load(ctx, k)
-			if err != nil {
-				return err
-			}
-			f.check[system]++
-			if row.Version != before[i].Version && binary.BigEndian.Uint64(row.Writer[:]) < next {
-				f.anomal[system]++
-			}
+		wrong, err := w.next(ctx, keys)
+		if err != nil {
+			return err
 		}
+		g.result.Judge(system, len(keys), wrong)
 		select {
 		case err := <-result:
 			if err != nil {
@@ -287,6 +279,30 @@ func (f *guardFound) flip(ctx context.Context, system string, s guardStore, size
 		default:
 		}
 	}
-	f.flips[system], f.busy[system] = lat, float64(written)/sizes.flips.Seconds()
+	g.flips = append(g.flips, kit.Row{"system": system, "set_guards": int(lat.Count()), "set_p50_us": lat.Micros(50), "set_p99_us": lat.Micros(99), "set_max_us": lat.Micros(100),
+		"busy": float64(written) / g.sizes.flips.Seconds()})
 	return nil
+}
+
+// next tells the writers of the next generation, whose guard is installed, and counts the
+// keys that were written under an older one since.
+func (w *writers) next(ctx context.Context, keys []string) (wrong int, err error) {
+	gen := w.gen.Load() + 1
+	before := make([]store.Row, len(keys))
+	for i, k := range keys {
+		if before[i], err = w.store.Load(ctx, k); err != nil {
+			return 0, err
+		}
+	}
+	w.gen.Store(gen)
+	for i, k := range keys {
+		row, err := w.store.Load(ctx, k)
+		if err != nil {
+			return 0, err
+		}
+		if row.Version != before[i].Version && binary.BigEndian.Uint64(row.Writer[:]) < gen {
+			wrong++
+		}
+	}
+	return wrong, nil
 }

@@ -41,7 +41,7 @@ func TestLinearTracking(t *testing.T) {
 	systems := kittest.WithRedis(t, trackingSystems, func(s string) bool { return strings.HasPrefix(s, "redis") })
 	r := tiny(t, "linear-tracking", kit.Options{Systems: systems})
 	for _, row := range r.Rows {
-		if row["reads"].(map[string]any)["median"].(float64) <= 0 {
+		if row["reads"].(kit.Spread).Median <= 0 {
 			t.Errorf("%v has read nothing", row["system"])
 		}
 	}

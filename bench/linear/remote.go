@@ -55,58 +55,54 @@ func remoteSizesOf(o kit.Options) remoteSizes {
 	return remoteSizes{100_000, 3, 4000, 400 * time.Millisecond}
 }
 
-// remoteFound is what linear-remote measured, by round.
-type remoteFound struct {
-	rate, p50, p99, cpu, client map[remoteCase][]float64 // per second, µs, µs, µs of the server, of the client
-	anomal, check               map[string]int
-	pinned                      bool
+// remoteRun is one run of linear-remote.
+type remoteRun struct {
+	opt     kit.Options
+	sizes   remoteSizes
+	servers map[string]*kit.Server
+	rounds  kit.Rounds[remoteCase]
+	result  *kit.Report
 }
 
 func linearRemote(ctx context.Context, opt kit.Options) (r *kit.Report, err error) {
-	sizes := remoteSizesOf(opt)
-	f := &remoteFound{map[remoteCase][]float64{}, map[remoteCase][]float64{}, map[remoteCase][]float64{}, map[remoteCase][]float64{}, map[remoteCase][]float64{},
-		map[string]int{}, map[string]int{}, false}
-	back, ok := kit.LeaveFirstProcessor()
+	m := &remoteRun{opt: opt, sizes: remoteSizesOf(opt), servers: map[string]*kit.Server{}, result: kit.NewReport()}
+	back, pinned := kit.LeaveFirstProcessor()
 	defer back()
-	f.pinned = ok
 	dir, err := kit.Scratch("remote")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(filepath.Dir(dir))
-	servers := map[string]*kit.Server{}
 	defer func() {
-		for _, s := range servers {
+		for _, s := range m.servers {
 			err = errors.Join(err, s.Stop())
 		}
 	}()
 	for _, system := range opt.Systems {
 		opt.Progress("starting " + system)
-		s, err := startRemote(ctx, opt, system, filepath.Join(dir, system), ok)
-		if err != nil {
+		if m.servers[system], err = startRemote(ctx, opt, system, filepath.Join(dir, system), pinned); err != nil {
 			return nil, err
 		}
-		servers[system] = s
-		if err := fill(ctx, s.Addrs[0], sizes.keys); err != nil {
+		if err := fill(ctx, m.servers[system].Addrs[0], m.sizes.keys); err != nil {
 			return nil, fmt.Errorf("%s: %w", system, err)
 		}
 	}
-	if err := f.measure(ctx, opt, sizes, servers); err != nil {
+	if err := m.measure(ctx); err != nil {
 		return nil, err
 	}
-	r = f.report(opt, sizes)
 	for _, system := range opt.Systems {
 		opt.Progress("reads and writes for the checker: " + system)
-		checked, wrong, err := remoteVerdict(servers[system].Addrs[0], sizes.verdict, opt.Seed)
+		checked, wrong, err := remoteVerdict(m.servers[system].Addrs[0], m.sizes.verdict, opt.Seed)
 		if err != nil && wrong == 0 {
 			return nil, fmt.Errorf("the checker's reads and writes of %s: %w", system, err)
 		}
 		if err != nil {
-			r.Notes = append(r.Notes, fmt.Sprintf("The checker says of %s: %v", system, err))
+			m.result.Remark("The checker says of %s: %v", system, err)
 		}
-		f.check[system], f.anomal[system] = f.check[system]+checked, f.anomal[system]+wrong
+		m.result.Judge(system, checked, wrong)
 	}
-	return r, nil
+	m.report(pinned)
+	return m.result, nil
 }
 
 func startRemote(ctx context.Context, opt kit.Options, system, dir string, pin bool) (*kit.Server, error) {
@@ -141,14 +137,14 @@ func fill(ctx context.Context, addr string, keys int) error {
 }
 
 // measure lets the systems take turns.
-func (f *remoteFound) measure(ctx context.Context, opt kit.Options, sizes remoteSizes, servers map[string]*kit.Server) error {
-	for round := range sizes.rounds + 1 {
+func (m *remoteRun) measure(ctx context.Context) error {
+	for round := range m.sizes.rounds + 1 {
 		for _, shape := range shapes {
 			for _, set := range []bool{false, true} {
-				for i := range opt.Systems {
-					c := remoteCase{opt.Systems[(i+round)%len(opt.Systems)], set, shape[0], shape[1]}
-					opt.Progress(fmt.Sprintf("round %d of %d: %s, %s, %d connections, pipeline %d", round, sizes.rounds, c.system, c.op(), c.conns, c.pipeline))
-					if err := f.one(ctx, c, servers[c.system], sizes, opt.Seed+uint64(round), round > 0); err != nil {
+				for i := range m.opt.Systems {
+					c := remoteCase{m.opt.Systems[(i+round)%len(m.opt.Systems)], set, shape[0], shape[1]}
+					m.opt.Progress(fmt.Sprintf("round %d of %d: %s, %s, %d connections, pipeline %d", round, m.sizes.rounds, c.system, c.op(), c.conns, c.pipeline))
+					if err := m.one(ctx, c, round); err != nil {
 						return fmt.Errorf("%s %s: %w", c.system, c.op(), err)
 					}
 				}
@@ -158,32 +154,31 @@ func (f *remoteFound) measure(ctx context.Context, opt kit.Options, sizes remote
 	return nil
 }
 
-// one measures one round of one case. The first round only warms up.
-func (f *remoteFound) one(ctx context.Context, c remoteCase, s *kit.Server, sizes remoteSizes, seed uint64, keep bool) error {
+// one measures one round of one case. The first round, which has the number 0, warms up.
+func (m *remoteRun) one(ctx context.Context, c remoteCase, round int) error {
+	s := m.servers[c.system]
 	l, err := kit.NewLoad(ctx, s.Addrs[0], c.conns)
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	d := sizes.round
-	if !keep {
+	d := m.sizes.round
+	if round == 0 {
 		d /= 4
 	}
 	busy, own := s.CPU(), kit.OwnCPU()
-	if err := l.Run(ctx, c.set, c.pipeline, d, kit.Drawing(kit.Stream(seed, 7), sizes.keys)); err != nil {
+	if err := l.Run(ctx, c.set, c.pipeline, d, kit.Drawing(kit.Stream(m.opt.Seed+uint64(round), 7), m.sizes.keys)); err != nil {
 		return err
 	}
-	f.anomal[c.system] += int(l.Wrong)
-	f.check[c.system] += int(l.Ops)
-	if !keep {
+	m.result.Judge(c.system, int(l.Ops), int(l.Wrong))
+	if round == 0 {
 		return nil
 	}
-	add := func(m map[remoteCase][]float64, v float64) { m[c] = append(m[c], v) }
-	add(f.rate, float64(l.Ops)/l.Took.Seconds())
-	add(f.p50, l.Lat.Micros(50))
-	add(f.p99, l.Lat.Micros(99))
-	add(f.cpu, float64((s.CPU()-busy).Microseconds())/float64(l.Ops))
-	add(f.client, float64((kit.OwnCPU()-own).Microseconds())/float64(l.Ops))
+	m.rounds.Add(c, "rate", float64(l.Ops)/l.Took.Seconds())
+	m.rounds.Add(c, "p50_us", l.Lat.Micros(50))
+	m.rounds.Add(c, "p99_us", l.Lat.Micros(99))
+	m.rounds.Add(c, "cpu_us", float64((s.CPU()-busy).Microseconds())/float64(l.Ops))
+	m.rounds.Add(c, "client_us", float64((kit.OwnCPU()-own).Microseconds())/float64(l.Ops))
 	return nil
 }
 

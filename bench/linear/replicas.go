@@ -172,11 +172,8 @@ func (h *hotOne) replicate(ctx context.Context, n int) error {
 	}
 }
 
-// writing is what one round found with so many replicas.
-type writing struct{ p50, p99, reads float64 }
-
 // round measures writes beside a few reads, and then reads as fast as they go.
-func (h *hotOne) round(ctx context.Context, sizes replicaSizes) (w writing, err error) {
+func (h *hotOne) round(ctx context.Context, sizes replicaSizes, add func(column string, v float64)) (err error) {
 	l := kit.NewLatencies()
 	ends, end := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -188,7 +185,10 @@ func (h *hotOne) round(ctx context.Context, sizes replicaSizes) (w writing, err 
 	}
 	end()
 	wg.Wait()
-	return writing{l.Micros(50), l.Micros(99), h.ask(ctx, sizes.lanes, 0, sizes.span)}, err
+	add("write_p50_us", l.Micros(50))
+	add("write_p99_us", l.Micros(99))
+	add("reads_per_second", h.ask(ctx, sizes.lanes, 0, sizes.span))
+	return err
 }
 
 // hotServer starts six nodes with the key, whose load gives it replicas if one is not 0.
@@ -227,49 +227,48 @@ func hotServer(ctx context.Context, opt kit.Options, one float64) (*hotOne, func
 // linearReplicas is figures 13b and 13c: one key that gets replicas as it is asked for
 // more, and what they cost its writes.
 func linearReplicas(ctx context.Context, opt kit.Options) (*kit.Report, error) {
-	f := &replicasFound{sizes: replicaSizesOf(opt), byCopies: make([][]writing, replicaNodes)}
-	if err := errors.Join(f.scale(ctx, opt), f.compare(ctx, opt)); err != nil {
+	m := &replicasRun{opt: opt, sizes: replicaSizesOf(opt), result: kit.NewReport()}
+	if err := errors.Join(m.scale(ctx), m.compare(ctx)); err != nil {
 		return nil, err
 	}
-	return f.report(opt)
+	m.report()
+	return m.result, nil
 }
 
 // scale asks for the key more and more, and looks how many nodes serve it.
-func (f *replicasFound) scale(ctx context.Context, opt kit.Options) error {
-	h, stop, err := hotServer(ctx, opt, f.sizes.one)
+func (m *replicasRun) scale(ctx context.Context) error {
+	h, stop, err := hotServer(ctx, m.opt, m.sizes.one)
 	if err != nil {
 		return err
 	}
-	for _, rate := range f.sizes.steps {
-		opt.Progress(fmt.Sprintf("%.0f reads a second", rate))
-		got := h.ask(ctx, f.sizes.lanes, rate, f.sizes.step)
+	for _, rate := range m.sizes.steps {
+		m.opt.Progress(fmt.Sprintf("%.0f reads a second", rate))
+		got := h.ask(ctx, m.sizes.lanes, rate, m.sizes.step)
 		members, e := h.members(ctx)
 		if err = errors.Join(err, e); err != nil {
 			break
 		}
-		f.scaled = append(f.scaled, scaled{rate, got, members})
+		m.scaled = append(m.scaled, scaled{rate, got, members})
 	}
-	f.sum(h)
+	m.sum(h)
 	return errors.Join(err, stop())
 }
 
 // compare writes and reads the key with no replica, one, and so on, in turn.
-func (f *replicasFound) compare(ctx context.Context, opt kit.Options) error {
-	h, stop, err := hotServer(ctx, opt, 0)
+func (m *replicasRun) compare(ctx context.Context) error {
+	h, stop, err := hotServer(ctx, m.opt, 0)
 	if err != nil {
 		return err
 	}
-	for round := range f.sizes.rounds {
+	for round := range m.sizes.rounds {
 		for n := 0; n < replicaNodes && err == nil; n++ {
-			opt.Progress(fmt.Sprintf("round %d of %d: %d replicas", round+1, f.sizes.rounds, n))
+			m.opt.Progress(fmt.Sprintf("round %d of %d: %d replicas", round+1, m.sizes.rounds, n))
 			if err = h.replicate(ctx, n); err != nil {
 				break
 			}
-			var w writing
-			w, err = h.round(ctx, f.sizes)
-			f.byCopies[n] = append(f.byCopies[n], w)
+			err = h.round(ctx, m.sizes, func(column string, v float64) { m.rounds.Add(n, column, v) })
 		}
 	}
-	f.sum(h)
+	m.sum(h)
 	return errors.Join(err, stop())
 }

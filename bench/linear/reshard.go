@@ -63,6 +63,17 @@ type mover struct {
 	moves, none int
 }
 
+// newMover is a mover of the keys of a replay.
+func newMover(r *replay, keys []uint32) *mover {
+	m := &mover{keys: map[string]uint32{}, r: r, pause: kit.NewLatencies(), took: kit.NewLatencies()}
+	for _, k := range keys {
+		m.keys[traceKey(k)] = k
+		m.names = append(m.names, traceKey(k))
+	}
+	slices.Sort(m.names)
+	return m
+}
+
 // One move in watchOneIn is looked at every probeEvery: looking at all of them, or without
 // pause, would take the processors from the reads.
 const (
@@ -169,128 +180,132 @@ func (m *mover) write(ctx context.Context, key string, move int) {
 	m.pause.Add(longest, 1)
 }
 
-// reshardRound sends the requests of a round, with keys that move or not.
-func reshardRound(ctx context.Context, s *kit.Server, accesses []access, sizes reshardSizes, moving bool, seed uint64, opt kit.Options) (f *traceFound, m *mover, failedReads int, err error) {
-	r, keys := newReplay(accesses, sizes.rate)
-	if err := r.load(ctx, s.Addrs[0], keys); err != nil {
-		return nil, nil, 0, err
+// reshardRun is one run of linear-reshard.
+type reshardRun struct {
+	opt    kit.Options
+	sizes  reshardSizes
+	server *kit.Server
+	rounds kit.Rounds[string]
+	moved  map[string]*moved
+	result *kit.Report
+}
+
+// moved is what was counted of one system, over all rounds.
+type moved struct {
+	pause, took                             *kit.Latencies
+	moves, reads, failed, unanswered, stale int
+}
+
+// linearReshard is figure 13a: reads and writes while keys move.
+func linearReshard(ctx context.Context, opt kit.Options) (r *kit.Report, err error) {
+	m := &reshardRun{opt: opt, sizes: reshardSizesOf(opt), moved: map[string]*moved{}, result: kit.NewReport()}
+	dir, err := kit.Scratch("reshard")
+	if err != nil {
+		return nil, err
 	}
-	m = &mover{keys: map[string]uint32{}, r: r, pause: kit.NewLatencies(), took: kit.NewLatencies()}
-	for _, k := range keys {
-		m.keys[traceKey(k)] = k
-		m.names = append(m.names, traceKey(k))
+	defer os.RemoveAll(filepath.Dir(dir))
+	if m.server, err = kit.StartFreshet(ctx, opt, false, traceNodes, dir); err != nil {
+		return nil, err
 	}
-	slices.Sort(m.names)
+	defer func() { err = errors.Join(err, m.server.Stop()) }()
+	for round := range m.sizes.rounds {
+		accesses := m.accesses(round)
+		for i := range opt.Systems {
+			system := opt.Systems[(i+round)%len(opt.Systems)]
+			opt.Progress(fmt.Sprintf("round %d of %d: %s", round+1, m.sizes.rounds, system))
+			if err := m.round(ctx, system, round, accesses); err != nil {
+				return nil, fmt.Errorf("%s: %w", system, err)
+			}
+		}
+	}
+	m.report()
+	return m.result, nil
+}
+
+// accesses are the requests of a round. The first ones make every key.
+func (m *reshardRun) accesses(round int) []access {
+	keys, _ := lettered(m.sizes.keys)
+	order := make([]uint32, m.sizes.requests)
+	popular, chance := kit.NewZipf(len(keys), 0.99), kit.Stream(m.opt.Seed+uint64(round), 51)
+	for i := range order {
+		if order[i] = keys[kit.Mix(m.opt.Seed, uint64(popular.Draw(chance)))%uint64(len(keys))]; i < len(keys) {
+			order[i] = keys[i]
+		}
+	}
+	return inject(&recording{keys: order}, m.opt.Number("writes"), traceClients, m.opt.Seed+uint64(round))
+}
+
+// round sends the requests of a round, with keys that move or not.
+func (m *reshardRun) round(ctx context.Context, system string, round int, accesses []access) error {
+	r, keys := newReplay(accesses, m.sizes.rate)
+	if err := r.load(ctx, m.server.Addrs[0], keys); err != nil {
+		return err
+	}
+	move := newMover(r, keys)
 	for i := range r.accesses { // over connections apart: what comes behind a write waits for its answer, however it is served
 		if a := &r.accesses[i]; a.write && a.client < traceClients {
 			a.client += traceClients
 		}
 	}
 	for i := range 2*traceClients + 2 {
-		c, err := connect(s.Addrs[i%traceNodes])
+		c, err := connect(m.server.Addrs[i%traceNodes])
 		if err != nil {
-			return nil, nil, 0, err
+			return err
 		}
 		defer c.Close()
 		r.clients = append(r.clients, c)
 	}
-	m.admin, m.probe = r.clients[2*traceClients], r.clients[2*traceClients+1]
-	before, err := kit.Count(ctx, s.Admins)
+	move.admin, move.probe = r.clients[2*traceClients], r.clients[2*traceClients+1]
+	before, err := kit.Count(ctx, m.server.Admins)
 	if err != nil {
-		return nil, nil, 0, err
+		return err
 	}
 	ends, end := context.WithCancel(ctx)
 	result := make(chan error, 1)
+	moving := system == "freshet-resharding"
 	go func() {
 		if !moving {
 			result <- nil
 			return
 		}
-		result <- m.run(ends, sizes, seed)
+		result <- move.run(ends, m.sizes, m.opt.Seed+uint64(round))
 	}()
 	err = r.run(ctx, func(done int) {
-		opt.Progress(fmt.Sprintf("%d of %d requests, moving: %v", done, len(accesses), moving))
+		m.opt.Progress(fmt.Sprintf("%d of %d requests, moving: %v", done, len(accesses), moving))
 	})
 	end()
 	if err = errors.Join(err, <-result); err != nil {
-		return nil, nil, 0, err
+		return err
 	}
-	after, err := kit.Count(ctx, s.Admins)
+	after, err := kit.Count(ctx, m.server.Admins)
 	if err != nil {
-		return nil, nil, 0, err
+		return err
 	}
-	for _, o := range r.history {
-		if o.Kind == check.Read && o.Outcome != check.OK {
-			failedReads++
-		}
-	}
-	r.history = append(r.history, m.history...)
-	f = &traceFound{}
+	failed := r.failedReads()
+	r.history = append(r.history, move.history...)
+	f := &traceFound{}
 	f.sum(r, before, after)
-	return f, m, failedReads, nil
+	m.add(system, f, move, failed)
+	return nil
 }
 
-// linearReshard is figure 13a: reads and writes while keys move.
-func linearReshard(ctx context.Context, opt kit.Options) (r *kit.Report, err error) {
-	sizes := reshardSizesOf(opt)
-	dir, err := kit.Scratch("reshard")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(filepath.Dir(dir))
-	s, err := kit.StartFreshet(ctx, opt, false, traceNodes, dir)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, s.Stop()) }()
-	keys, _ := lettered(sizes.keys)
-	found := map[string]*moved{}
-	for round := range sizes.rounds {
-		order := make([]uint32, sizes.requests)
-		popular, chance := kit.NewZipf(len(keys), 0.99), kit.Stream(opt.Seed+uint64(round), 51)
-		for i := range order {
-			if order[i] = keys[kit.Mix(opt.Seed, uint64(popular.Draw(chance)))%uint64(len(keys))]; i < len(keys) {
-				order[i] = keys[i] // every key exists
-			}
-		}
-		accesses := inject(&recording{keys: order}, opt.Number("writes"), traceClients, opt.Seed+uint64(round))
-		for i := range opt.Systems {
-			system := opt.Systems[(i+round)%len(opt.Systems)]
-			opt.Progress(fmt.Sprintf("round %d of %d: %s", round+1, sizes.rounds, system))
-			f, m, failed, err := reshardRound(ctx, s, accesses, sizes, system == "freshet-resharding", opt.Seed+uint64(round), opt)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", system, err)
-			}
-			if found[system] == nil {
-				found[system] = &moved{pause: kit.NewLatencies(), took: kit.NewLatencies()}
-			}
-			found[system].add(f, m, failed)
-		}
-	}
-	return reportReshard(opt, sizes, found), nil
-}
-
-// moved is what was measured of one system, by round.
-type moved struct {
-	p50, p90, p99, w50, w99, lag     []float64
-	served, hits                     []float64
-	pause, took                      *kit.Latencies
-	moves, reads, failed, unanswered int
-	checked, stale, wrong            int
-	reasons                          []string
-}
-
-func (d *moved) add(f *traceFound, m *mover, failed int) {
+// add adds what a round measured.
+func (m *reshardRun) add(system string, f *traceFound, move *mover, failed int) {
 	n := int(f.reads.Count())
-	d.p50, d.p90, d.p99 = append(d.p50, f.reads.Micros(50)), append(d.p90, f.reads.Micros(90)), append(d.p99, f.reads.Micros(99))
-	d.w50, d.w99, d.lag = append(d.w50, f.writes.Micros(50)), append(d.w99, f.writes.Micros(99)), append(d.lag, f.lag.Micros(99))
-	d.served, d.hits = append(d.served, 100*float64(n-failed)/float64(n)), append(d.hits, 100*f.hits)
-	d.reads, d.failed, d.unanswered = d.reads+n, d.failed+failed, d.unanswered+f.failed
-	d.checked, d.stale, d.wrong = d.checked+f.checked, d.stale+f.stale, d.wrong+f.wrong
-	d.pause.Merge(m.pause)
-	d.took.Merge(m.took)
-	d.moves += m.moves
+	for column, v := range map[string]float64{"p50_us": f.reads.Micros(50), "p90_us": f.reads.Micros(90), "p99_us": f.reads.Micros(99), "write_p50_us": f.writes.Micros(50), "write_p99_us": f.writes.Micros(99),
+		"lag_p99_us": f.lag.Micros(99), "served_percent": 100 * float64(n-failed) / float64(n), "hit_percent": 100 * f.hits} {
+		m.rounds.Add(system, column, v)
+	}
+	d := m.moved[system]
+	if d == nil {
+		d = &moved{pause: kit.NewLatencies(), took: kit.NewLatencies()}
+		m.moved[system] = d
+	}
+	d.reads, d.failed, d.unanswered, d.stale, d.moves = d.reads+n, d.failed+failed, d.unanswered+f.failed, d.stale+f.stale, d.moves+move.moves
+	d.pause.Merge(move.pause)
+	d.took.Merge(move.took)
+	m.result.Judge(system, f.checked, f.wrong)
 	if f.reason != "" {
-		d.reasons = append(d.reasons, strings.TrimSpace(f.reason))
+		m.result.Remark("The checker says of %s: %s", system, strings.TrimSpace(f.reason))
 	}
 }

@@ -201,6 +201,16 @@ func (r *replay) request(ctx context.Context, i int) {
 	r.history[i] = o
 }
 
+// failedReads counts the reads without an answer.
+func (r *replay) failedReads() (n int) {
+	for _, o := range r.history {
+		if o.Kind == check.Read && o.Outcome != check.OK {
+			n++
+		}
+	}
+	return n
+}
+
 // keep writes the history where freshet check can read it.
 func (r *replay) keep(file string) error {
 	f, err := os.Create(file)

@@ -143,67 +143,75 @@ func (w *writer) watch(ctx context.Context, c *cached) (s watched, err error) {
 	return s, nil
 }
 
-// burden keeps the server busy with reads of other keys, as a server is that does
-// more than this.
-func burden(ctx context.Context, addr string, sizes trackingSizes, seed uint64) error {
-	l, err := kit.NewLoad(ctx, addr, burdenConns)
-	if err != nil {
-		return err
-	}
-	defer l.Close()
-	return l.Run(ctx, false, 1, sizes.round, kit.Drawing(kit.Stream(seed, 9), burdenKeys))
-}
-
-// trackingFound is what linear-tracking measured, by round.
-type trackingFound struct {
-	share, longest, window, rate map[string][]float64 // %, ms, µs, reads a second
-	check, anomal                map[string]int
+// trackingRun is one run of linear-tracking.
+type trackingRun struct {
+	opt     kit.Options
+	sizes   trackingSizes
+	servers map[string]*kit.Server // by kind: freshet, redis
+	rounds  kit.Rounds[string]
+	result  *kit.Report
 }
 
 func linearTracking(ctx context.Context, opt kit.Options) (r *kit.Report, err error) {
-	sizes := trackingSizesOf(opt)
-	f := &trackingFound{map[string][]float64{}, map[string][]float64{}, map[string][]float64{}, map[string][]float64{}, map[string]int{}, map[string]int{}}
+	t := &trackingRun{opt: opt, sizes: trackingSizesOf(opt), servers: map[string]*kit.Server{}, result: kit.NewReport()}
 	dir, err := kit.Scratch("tracking")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(filepath.Dir(dir))
-	servers := map[string]*kit.Server{}
 	defer func() {
-		for _, s := range servers {
+		for _, s := range t.servers {
 			err = errors.Join(err, s.Stop())
 		}
 	}()
 	for _, system := range opt.Systems {
 		kind, _, _ := strings.Cut(system, "-")
-		if servers[kind] == nil {
+		if t.servers[kind] == nil {
 			opt.Progress("starting " + kind)
-			if servers[kind], err = startRemote(ctx, opt, map[string]string{"freshet": "freshet-memory", "redis": "redis"}[kind], filepath.Join(dir, kind), false); err != nil {
+			if t.servers[kind], err = startRemote(ctx, opt, map[string]string{"freshet": "freshet-memory", "redis": "redis"}[kind], filepath.Join(dir, kind), false); err != nil {
 				return nil, err
 			}
-			if err := fill(ctx, servers[kind].Addrs[0], burdenKeys); err != nil {
+			if err := fill(ctx, t.servers[kind].Addrs[0], burdenKeys); err != nil {
 				return nil, fmt.Errorf("%s: %w", kind, err)
 			}
 		}
 	}
-	for round := range sizes.rounds + 1 {
+	for round := range t.sizes.rounds + 1 {
 		for i := range opt.Systems {
 			system := opt.Systems[(i+round)%len(opt.Systems)]
-			kind, _, _ := strings.Cut(system, "-")
-			opt.Progress(fmt.Sprintf("round %d of %d: %s", round, sizes.rounds, system))
-			if err := f.round(ctx, system, servers[kind].Addrs[0], sizes, opt.Seed+uint64(round), round > 0); err != nil {
+			opt.Progress(fmt.Sprintf("round %d of %d: %s", round, t.sizes.rounds, system))
+			if err := t.round(ctx, system, round); err != nil {
 				return nil, fmt.Errorf("%s: %w", system, err)
 			}
-			if err := f.judge(ctx, system, servers[kind].Addrs[0], sizes, opt.Seed); err != nil {
+			if err := t.judge(ctx, system); err != nil {
 				return nil, fmt.Errorf("%s: %w", system, err)
 			}
 		}
 	}
-	return f.report(opt, sizes), nil
+	t.report()
+	return t.result, nil
 }
 
-// round measures one system for one round. The first only warms up.
-func (f *trackingFound) round(ctx context.Context, system, addr string, sizes trackingSizes, seed uint64, keep bool) error {
+// addr is where a system's server listens.
+func (t *trackingRun) addr(system string) string {
+	kind, _, _ := strings.Cut(system, "-")
+	return t.servers[kind].Addrs[0]
+}
+
+// burden keeps the server busy with reads of other keys, as a server is that does more than
+// this.
+func (t *trackingRun) burden(ctx context.Context, addr string, seed uint64) error {
+	l, err := kit.NewLoad(ctx, addr, burdenConns)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	return l.Run(ctx, false, 1, t.sizes.round, kit.Drawing(kit.Stream(seed, 9), burdenKeys))
+}
+
+// round measures one system for one round. The first, which has the number 0, warms up.
+func (t *trackingRun) round(ctx context.Context, system string, round int) error {
+	addr := t.addr(system)
 	w, err := newWriter(addr)
 	if err != nil {
 		return err
@@ -219,17 +227,17 @@ func (f *trackingFound) round(ctx context.Context, system, addr string, sizes tr
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, sizes.round)
+	ctx, cancel := context.WithTimeout(ctx, t.sizes.round)
 	defer cancel()
 	all, errs := make([]watched, readers), make([]error, readers+2)
 	var wg sync.WaitGroup
-	wg.Go(func() { errs[readers+1] = burden(ctx, addr, sizes, seed) })
-	wg.Go(func() { errs[readers] = w.run(ctx, sizes.writes) })
+	wg.Go(func() { errs[readers+1] = t.burden(ctx, addr, t.opt.Seed+uint64(round)) })
+	wg.Go(func() { errs[readers] = w.run(ctx, t.sizes.writes) })
 	for i := range readers {
 		wg.Go(func() { all[i], errs[i] = w.watch(ctx, c) })
 	}
 	wg.Wait()
-	if err := errors.Join(errs...); err != nil || !keep {
+	if err := errors.Join(errs...); err != nil || round == 0 {
 		return err
 	}
 	sum := watched{windows: kit.NewLatencies()}
@@ -237,16 +245,17 @@ func (f *trackingFound) round(ctx context.Context, system, addr string, sizes tr
 		sum.reads, sum.stale, sum.longest = sum.reads+s.reads, sum.stale+s.stale, max(sum.longest, s.longest)
 		sum.windows.Merge(s.windows)
 	}
-	f.share[system] = append(f.share[system], 100*float64(sum.stale)/float64(max(1, sum.reads)))
-	f.longest[system] = append(f.longest[system], sum.longest.Seconds()*1e3)
-	f.window[system] = append(f.window[system], sum.windows.Micros(50))
-	f.rate[system] = append(f.rate[system], float64(sum.reads)/sizes.round.Seconds())
+	t.rounds.Add(system, "stale_percent", 100*float64(sum.stale)/float64(max(1, sum.reads)))
+	t.rounds.Add(system, "longest_ms", sum.longest.Seconds()*1e3)
+	t.rounds.Add(system, "window_us", sum.windows.Micros(50))
+	t.rounds.Add(system, "reads", float64(sum.reads)/t.sizes.round.Seconds())
 	return nil
 }
 
 // judge has a connection keep what it reads while others write, and compares what
 // it keeps whenever it has taken everything up to the answer of a PING.
-func (f *trackingFound) judge(ctx context.Context, system, addr string, sizes trackingSizes, seed uint64) error {
+func (t *trackingRun) judge(ctx context.Context, system string) error {
+	addr := t.addr(system)
 	floor := make(follower.Floor, 20)
 	c, err := kit.DialPlain(addr)
 	if err != nil {
@@ -266,11 +275,11 @@ func (f *trackingFound) judge(ctx context.Context, system, addr string, sizes tr
 		return err
 	}
 	defer reader.Close()
-	ctx, cancel := context.WithTimeout(ctx, sizes.judge)
+	ctx, cancel := context.WithTimeout(ctx, t.sizes.judge)
 	defer cancel()
 	failed := make(chan error, 1)
 	go func() {
-		r := rand.New(rand.NewPCG(seed, 3))
+		r := rand.New(rand.NewPCG(t.opt.Seed, 3))
 		for ctx.Err() == nil {
 			i := r.IntN(len(floor))
 			got, err := c.Do("INCR", follower.Key(i))
@@ -283,15 +292,15 @@ func (f *trackingFound) judge(ctx context.Context, system, addr string, sizes tr
 		}
 		failed <- nil
 	}()
-	r := kit.Stream(seed, 4)
+	r := kit.Stream(t.opt.Seed, 4)
 	for ctx.Err() == nil && err == nil {
 		err = reader.Round(r)
 		var stale follower.Stale
 		if errors.As(err, &stale) {
-			f.anomal[system]++
+			t.result.Judge(system, 0, 1)
 			err = nil
 		}
 	}
-	f.check[system] += reader.Checked
+	t.result.Judge(system, reader.Checked, 0)
 	return errors.Join(err, <-failed)
 }

@@ -18,6 +18,9 @@ type workload struct {
 	rate   float64 // requests a second
 }
 
+// composed reports whether values are composed of several rows that a View can keep.
+func (w *workload) composed() bool { return strings.HasPrefix(w.source, "synthetic") } // only uc
+
 type tableRow struct {
 	key  string
 	size int

@@ -16,7 +16,6 @@ import (
 
 	"github.com/freshet-cache/freshet/bench/baseline"
 	"github.com/freshet-cache/freshet/bench/kit"
-	"github.com/freshet-cache/freshet/internal/pgserver"
 	"github.com/freshet-cache/freshet/linear"
 	"github.com/freshet-cache/freshet/store"
 	"github.com/freshet-cache/freshet/store/postgres"
@@ -41,15 +40,14 @@ const (
 // world is the servers that all systems share.
 type world struct {
 	dir   string
-	pg    *pgserver.Server // nil: somebody else's
-	url   string
+	pg    *kit.Postgres
 	redis string
 	own   *kit.Server // nil: somebody else's, or none
 }
 
 // startWorld starts what the systems need.
 func startWorld(ctx context.Context, opt kit.Options) (w *world, err error) {
-	w = &world{url: opt.Text("postgres"), redis: opt.Text("redis")}
+	w = &world{redis: opt.Text("redis")}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.stop())
@@ -58,12 +56,8 @@ func startWorld(ctx context.Context, opt kit.Options) (w *world, err error) {
 	if w.dir, err = kit.Scratch("world"); err != nil {
 		return nil, err
 	}
-	if w.url == "" {
-		opt.Progress("starting PostgreSQL")
-		if w.pg, err = pgserver.Start(ctx, w.dir); err != nil {
-			return nil, fmt.Errorf("%w; or say --postgres URL", err)
-		}
-		w.url = w.pg.URL("admin", "postgres")
+	if w.pg, err = kit.StartPostgres(ctx, opt, w.dir); err != nil {
+		return nil, err
 	}
 	if w.redis == "" && (slices.Contains(opt.Systems, "chrono") || slices.Contains(opt.Systems, "csc")) {
 		opt.Progress("starting redis-server")
@@ -81,9 +75,7 @@ func startWorld(ctx context.Context, opt kit.Options) (w *world, err error) {
 
 func (w *world) stop() (err error) {
 	err = w.own.Stop()
-	if w.pg != nil {
-		w.pg.Stop()
-	}
+	w.pg.Stop()
 	if w.dir != "" {
 		err = errors.Join(err, os.RemoveAll(filepath.Dir(w.dir)))
 	}
@@ -92,11 +84,7 @@ func (w *world) stop() (err error) {
 
 // in is the URL with a schema and the size of a pool.
 func (w *world) in(schema string) string {
-	sep := "?"
-	if strings.Contains(w.url, "?") {
-		sep = "&"
-	}
-	return fmt.Sprintf("%s%sschema=%s&pool_max_conns=%d", w.url, sep, schema, poolConns)
+	return w.pg.In(fmt.Sprintf("schema=%s&pool_max_conns=%d", schema, poolConns))
 }
 
 // stage is the database of one workload: a schema that is dropped behind it.
@@ -111,7 +99,7 @@ type stage struct {
 
 func (w *world) stage(ctx context.Context, load *workload, shape catalogue) (*stage, error) {
 	s := &stage{w: w, load: load, schema: fmt.Sprintf("bench_%x", rand.Uint64()), shape: shape}
-	cfg, err := pgxpool.ParseConfig(w.url)
+	cfg, err := pgxpool.ParseConfig(w.pg.URL())
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ func benchmark() *cobra.Command {
 func list(cmd *cobra.Command, _ []string) error {
 	t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	for _, e := range bench.Experiments() {
-		fmt.Fprintf(t, "%s\t%s\n", e.Name, e.About)
+		fmt.Fprintf(t, "%s\t%s\n", e.Name, e.About())
 	}
 	return t.Flush()
 }
@@ -48,8 +48,8 @@ func list(cmd *cobra.Command, _ []string) error {
 func experiment(e kit.Experiment) *cobra.Command {
 	var opt kit.Options
 	cmd := &cobra.Command{
-		Use: e.Name, Short: e.About, Args: cobra.NoArgs,
-		Long: fmt.Sprintf("%s measures %s.\n\nSystems: %s.", e.Name, e.About, strings.Join(e.Systems, ", ")),
+		Use: e.Name, Short: e.About(), Args: cobra.NoArgs,
+		Long: fmt.Sprintf("%s measures %s.\n\nSystems: %s.", e.Name, e.About(), strings.Join(e.Systems, ", ")),
 	}
 	f := cmd.Flags()
 	f.StringVar(&opt.Preset, "preset", "smoke", "smoke, less than a minute, or paper, for figures to publish")
