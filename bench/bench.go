@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -27,6 +28,34 @@ func Run(ctx context.Context, name string, opt kit.Options) error {
 		return err
 	}
 	return e.Measure(ctx, opt)
+}
+
+// Render makes the pages and the plots of the reports in a directory from their JSON. It
+// returns the names of the reports.
+func Render(dir string) (names []string, err error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil {
+		return nil, err
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("bench: %s has no reports, which are files *.json", dir)
+	}
+	for _, file := range files {
+		r, err := kit.Load(file)
+		if err != nil {
+			return names, err
+		}
+		e, err := find(r.Experiment)
+		if err != nil {
+			return names, fmt.Errorf("%s: %w", file, err)
+		}
+		name := strings.TrimSuffix(filepath.Base(file), ".json")
+		if err := e.Render(dir, name); err != nil {
+			return names, fmt.Errorf("%s: %w", file, err)
+		}
+		names = append(names, name)
+	}
+	return names, nil
 }
 
 func find(name string) (kit.Experiment, error) {

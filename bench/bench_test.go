@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -25,6 +27,34 @@ func TestExperimentsAreComplete(t *testing.T) {
 			if o.Name == "" || o.Usage == "" {
 				t.Errorf("%s has an option without a name or a usage: %+v", e.Name, o)
 			}
+		}
+	}
+}
+
+// The pages in docs/results are what their JSON says: no figure there was written by hand.
+func TestResultsAreRendered(t *testing.T) {
+	const dir = "../docs/results"
+	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".json")
+		r, err := kit.Load(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := find(r.Experiment)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := e.Page(r, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(filepath.Join(dir, name+".md"))
+		if err != nil || string(got) != want {
+			t.Errorf("%s/%s.md is not what its JSON says; run: go run ./cmd/freshet bench render docs/results (%v)", dir, name, err)
 		}
 	}
 }

@@ -208,5 +208,7 @@ func loopPlots(r *kit.Report) []kit.Plot {
 	}
 	rate := kit.Plot{Title: "Throughput of the closed loop", Y: "workflows a second"}
 	rate.Groups, rate.Series = kit.Grouped(r.With("per_second"), func(kit.Row) string { return "on this machine" }, kit.By("system"), "per_second")
-	return []kit.Plot{p99, rate}
+	cpu := kit.Plot{Title: "Processor time of the closed loop", Y: "CPU µs per workflow"}
+	cpu.Groups, cpu.Series = kit.Grouped(r.With("per_second"), func(kit.Row) string { return "on this machine" }, kit.By("system"), "cpu_us")
+	return []kit.Plot{p99, rate, cpu}
 }

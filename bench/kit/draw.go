@@ -19,13 +19,12 @@ const (
 	plotHeight = 10 * vg.Centimeter
 	plotEdge   = 3 * vg.Millimeter // or else labels at the rim are cut
 	legendLine = 14 * vg.Millimeter / 3
-	legendCols = 4
 )
 
 // inks are colours that people who see few colours can tell apart (Okabe and Ito), ordered
 // so that neighbours differ in grey as well.
 var inks = []color.RGBA{
-	{0x00, 0x72, 0xb2, 0xff}, {0xe6, 0x9f, 0x00, 0xff}, {0x55, 0x55, 0x55, 0xff}, {0x56, 0xb4, 0xe9, 0xff},
+	{0x00, 0x72, 0xb2, 0xff}, {0xe6, 0x9f, 0x00, 0xff}, {0x99, 0x99, 0x99, 0xff}, {0x56, 0xb4, 0xe9, 0xff},
 	{0xd5, 0x5e, 0x00, 0xff}, {0x00, 0x9e, 0x73, 0xff}, {0xcc, 0x79, 0xa7, 0xff}, {0xf0, 0xe4, 0x42, 0xff},
 }
 
@@ -35,9 +34,24 @@ var (
 	dashes = [][]vg.Length{nil, {6, 3}, {2, 2}, {8, 2, 2, 2}, nil, {6, 3}, {2, 2}, {8, 2, 2, 2}}
 )
 
+// legendCols is how many names stand beside each other in the legend: as many as have room.
+func (p Plot) legendCols() int {
+	longest := 0
+	for _, s := range p.Series {
+		longest = max(longest, len(s.Name))
+	}
+	switch {
+	case longest > 28:
+		return 2
+	case longest > 18:
+		return 3
+	}
+	return 4
+}
+
 // save writes the plot as PNG and SVG.
 func (p Plot) save(stem string) error {
-	legend := vg.Length((len(p.Series)+legendCols-1)/legendCols)*legendLine + plotEdge
+	legend := vg.Length((len(p.Series)+p.legendCols()-1)/p.legendCols())*legendLine + plotEdge
 	for _, kind := range []string{"png", "svg"} {
 		c, err := draw.NewFormattedCanvas(plotWidth, plotHeight+legend, kind)
 		if err != nil {
@@ -61,15 +75,16 @@ func (p Plot) save(stem string) error {
 
 // legend draws the names of the series in columns.
 func (p Plot) legend(c draw.Canvas) {
-	width := (c.Max.X - c.Min.X) / legendCols
+	cols := p.legendCols()
+	width := (c.Max.X - c.Min.X) / vg.Length(cols)
 	for i, s := range p.Series {
 		l := plot.NewLegend()
 		l.Top, l.Left, l.ThumbnailWidth = true, true, 20
 		l.Add(s.Name, p.plotters(i)[0].(plot.Thumbnailer))
 		cell := c
-		cell.Min.X += vg.Length(i%legendCols) * width
+		cell.Min.X += vg.Length(i%cols) * width
 		cell.Max.X = cell.Min.X + width
-		cell.Max.Y -= vg.Length(i/legendCols) * legendLine
+		cell.Max.Y -= vg.Length(i/cols) * legendLine
 		l.Draw(cell)
 	}
 }
@@ -105,6 +120,7 @@ func (p Plot) figure() *plot.Plot {
 	f.Y.Min, f.Y.Max = p.limits()
 	if p.LogY {
 		f.Y.Scale = plot.LogScale{}
+		f.Y.Label.Text += ", log scale"
 	}
 	if p.LogX {
 		f.X.Scale = plot.LogScale{}

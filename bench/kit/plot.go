@@ -135,13 +135,7 @@ type ticks struct{ log bool }
 // Ticks implements plot.Ticker.
 func (t ticks) Ticks(low, high float64) []plot.Tick {
 	if !t.log {
-		list := plot.DefaultTicks{}.Ticks(low, high)
-		for i := range list {
-			if list[i].Label != "" {
-				list[i].Label = short(list[i].Value)
-			}
-		}
-		return list
+		return linearTicks(low, high)
 	}
 	var list []plot.Tick
 	few := math.Log10(high/low) < 2 // then 2 and 5 have labels, too
@@ -157,6 +151,24 @@ func (t ticks) Ticks(low, high float64) []plot.Tick {
 			}
 			list = append(list, plot.Tick{Value: v, Label: label})
 		}
+	}
+	return list
+}
+
+// linearTicks labels about five round numbers.
+func linearTicks(low, high float64) (list []plot.Tick) {
+	if high <= low {
+		return []plot.Tick{{Value: low, Label: short(low)}}
+	}
+	step := math.Pow(10, math.Floor(math.Log10((high-low)/4)))
+	for _, n := range []float64{5, 2} {
+		if (high-low)/(step*n) >= 3 {
+			step *= n
+			break
+		}
+	}
+	for i := math.Ceil(low / step); i*step <= high*(1+1e-9); i++ {
+		list = append(list, plot.Tick{Value: i * step, Label: short(i * step)})
 	}
 	return list
 }
@@ -179,9 +191,11 @@ func short(v float64) string {
 		return strings.TrimRight(strings.TrimRight(s, "0"), ".") + unit
 	}
 	switch a := math.Abs(v); {
+	case a < 1e-9: // of either sign
+		return "0"
 	case a >= 1e6:
 		return text(v/1e6, "M")
-	case a >= 1e4:
+	case a >= 1e3:
 		return text(v/1e3, "k")
 	}
 	return text(v, "")

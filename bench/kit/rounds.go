@@ -37,13 +37,3 @@ func (r *Rounds[C]) Fill(row Row, c C, columns ...string) {
 		}
 	}
 }
-
-// FillTimes writes the spreads of a case divided by another into a row: each column under
-// the name times_ and its own.
-func (r *Rounds[C]) FillTimes(row Row, c, other C, columns ...string) {
-	for _, column := range columns {
-		if x := Ratios(r.Of(c, column), r.Of(other, column)); len(x) > 0 {
-			row["times_"+column] = SpreadOf(x)
-		}
-	}
-}

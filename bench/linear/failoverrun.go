@@ -150,7 +150,8 @@ func failoverPlots(r *kit.Report) (out []kit.Plot) {
 		p := kit.Plot{Title: system + ": answers around the fault, at 0 s", X: "seconds after the fault", Y: "answers a second", Mark: true}
 		for _, what := range []struct{ column, name string }{{"reads_per_second", "reads"}, {"writes_per_second", "writes of the victim's keys"}} {
 			for _, one := range kit.Curves(rows, "second", what.column) {
-				p.Series = append(p.Series, kit.Series{Name: what.name, Points: one.Points})
+				whole := one.Points[:len(one.Points)-1] // the last tenth of a second ends with the run
+				p.Series = append(p.Series, kit.Series{Name: what.name, Points: whole})
 			}
 		}
 		out = append(out, p)

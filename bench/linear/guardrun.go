@@ -69,8 +69,8 @@ func guardPlots(r *kit.Report) (out []kit.Plot) {
 		rows := slices.DeleteFunc(r.With("rate"), func(row kit.Row) bool {
 			return row["guards"] != most || !strings.HasPrefix(kit.Text(row["system"]), kind)
 		})
-		p := kit.Plot{Title: fmt.Sprintf("Writes with and without guards, %s", kind), X: fmt.Sprintf("%d guards", most), Y: "writes per second"}
-		p.Groups, p.Series = kit.Grouped(rows, func(row kit.Row) string { return fmt.Sprint(row["connections"], " connections") }, kit.By("system"), "rate")
+		p := kit.Plot{Title: fmt.Sprintf("Writes with and without guards, %s", kind), X: fmt.Sprintf("connections, %d guards", most), Y: "writes per second"}
+		p.Groups, p.Series = kit.Grouped(rows, kit.By("connections"), kit.By("system"), "rate")
 		if len(rows) > 0 {
 			out = append(out, p)
 		}

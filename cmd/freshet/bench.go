@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -29,6 +30,7 @@ func benchmark() *cobra.Command {
 		},
 	}
 	cmd.AddCommand(&cobra.Command{Use: "list", Short: "list the experiments, and what each measures", Args: cobra.NoArgs, RunE: list})
+	cmd.AddCommand(&cobra.Command{Use: "render DIR", Short: "make the pages and plots of the reports in a directory again, from their JSON", Args: cobra.ExactArgs(1), RunE: render})
 	for _, e := range bench.Experiments() {
 		cmd.AddCommand(experiment(e))
 	}
@@ -41,6 +43,14 @@ func list(cmd *cobra.Command, _ []string) error {
 		fmt.Fprintf(t, "%s\t%s\n", e.Name, e.About())
 	}
 	return t.Flush()
+}
+
+func render(cmd *cobra.Command, args []string) error {
+	names, err := bench.Render(args[0])
+	for _, name := range names {
+		fmt.Fprintln(cmd.OutOrStdout(), filepath.Join(args[0], name+".md"))
+	}
+	return err
 }
 
 // experiment is the command that runs one experiment. It has the flags that the
