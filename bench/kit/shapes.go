@@ -8,6 +8,19 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
+// inks are colours that people who see few colours can tell apart (Okabe and Ito), ordered
+// so that neighbours differ in grey as well.
+var inks = []color.RGBA{
+	{0x00, 0x72, 0xb2, 0xff}, {0xe6, 0x9f, 0x00, 0xff}, {0x99, 0x99, 0x99, 0xff}, {0x56, 0xb4, 0xe9, 0xff},
+	{0xd5, 0x5e, 0x00, 0xff}, {0x00, 0x9e, 0x73, 0xff}, {0xcc, 0x79, 0xa7, 0xff}, {0xf0, 0xe4, 0x42, 0xff},
+}
+
+// dots and dashes tell lines apart without their colours.
+var (
+	dots   = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.RingGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.CrossGlyph{}, draw.PlusGlyph{}}
+	dashes = [][]vg.Length{nil, {6, 3}, {2, 2}, {8, 2, 2, 2}, nil, {6, 3}, {2, 2}, {8, 2, 2, 2}}
+)
+
 // bars draws the i-th series of a plot as a bar in each group, from the bottom of the axis,
 // with the least and the most of the rounds as a whisker.
 type bars struct {
@@ -127,4 +140,15 @@ func (l line) Thumbnail(c *draw.Canvas) {
 	middle := c.Center().Y
 	c.StrokeLine2(l.style(), c.Min.X, middle, c.Max.X, middle)
 	c.DrawGlyph(l.dot(), c.Center())
+}
+
+// rect is a rectangle.
+func rect(x0, y0, x1, y1 vg.Length) vg.Path {
+	var path vg.Path
+	path.Move(vg.Point{X: x0, Y: y0})
+	path.Line(vg.Point{X: x1, Y: y0})
+	path.Line(vg.Point{X: x1, Y: y1})
+	path.Line(vg.Point{X: x0, Y: y1})
+	path.Close()
+	return path
 }

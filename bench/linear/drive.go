@@ -182,3 +182,8 @@ func (d *driver) begin(ctx context.Context, system string, sizes loadSizes) erro
 	_, err := d.run(ctx, 0, warm, 0)
 	return err
 }
+
+// loadSizes are the sizes of a run over PostgreSQL.
+type loadSizes struct {
+	warm, rounds, round int // requests
+}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -67,54 +66,6 @@ type guardRun struct {
 }
 
 func guardKey(i int) string { return fmt.Sprintf("%07d", i) }
-
-func guardOverhead(ctx context.Context, opt kit.Options) (r *kit.Report, err error) {
-	g := &guardRun{opt: opt, sizes: guardSizesOf(opt), stores: map[string]guardStore{}, result: kit.NewReport()}
-	dir, err := kit.Scratch("guards")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(filepath.Dir(dir))
-	var pg *kit.Postgres
-	defer func() {
-		for _, s := range g.stores {
-			err = errors.Join(err, s.Close())
-		}
-		pg.Stop()
-	}()
-	for _, system := range opt.Systems {
-		opt.Progress("starting " + system)
-		if strings.HasPrefix(system, "postgres") && pg == nil {
-			if pg, err = kit.StartPostgres(ctx, opt, dir); err != nil {
-				return nil, fmt.Errorf("%w, or --systems pebble,pebble-unguarded", err)
-			}
-		}
-		if g.stores[system], err = openGuarded(ctx, system, dir, pg); err != nil {
-			return nil, err
-		}
-	}
-	for _, guards := range g.sizes.guards {
-		for _, system := range opt.Systems {
-			opt.Progress(fmt.Sprintf("%s: %d guards", system, guards))
-			if err := install(ctx, g.stores[system], guards, g.sizes.keys); err != nil {
-				return nil, fmt.Errorf("%s: %w", system, err)
-			}
-		}
-		if err := g.measure(ctx, guards); err != nil {
-			return nil, err
-		}
-	}
-	for _, system := range opt.Systems {
-		if system == "pebble" || system == "postgres" {
-			opt.Progress(system + ": guards change under full load")
-			if err := g.flip(ctx, system); err != nil {
-				return nil, err
-			}
-		}
-	}
-	g.report()
-	return g.result, nil
-}
 
 func openGuarded(ctx context.Context, system, dir string, pg *kit.Postgres) (guardStore, error) {
 	unguarded := system == "pebble-unguarded" || system == "postgres-unguarded"

@@ -1,7 +1,11 @@
 package linear
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/freshet-cache/freshet/bench/kit"
@@ -95,4 +99,45 @@ func remotePlots(r *kit.Report) (out []kit.Plot) {
 		out = append(out, p)
 	}
 	return out
+}
+
+func linearRemote(ctx context.Context, opt kit.Options) (r *kit.Report, err error) {
+	m := &remoteRun{opt: opt, sizes: remoteSizesOf(opt), servers: map[string]*kit.Server{}, result: kit.NewReport()}
+	back, pinned := kit.LeaveFirstProcessor()
+	defer back()
+	dir, err := kit.Scratch("remote")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(filepath.Dir(dir))
+	defer func() {
+		for _, s := range m.servers {
+			err = errors.Join(err, s.Stop())
+		}
+	}()
+	for _, system := range opt.Systems {
+		opt.Progress("starting " + system)
+		if m.servers[system], err = startRemote(ctx, opt, system, filepath.Join(dir, system), pinned); err != nil {
+			return nil, err
+		}
+		if err := fill(ctx, m.servers[system].Addrs[0], m.sizes.keys); err != nil {
+			return nil, fmt.Errorf("%s: %w", system, err)
+		}
+	}
+	if err := m.measure(ctx); err != nil {
+		return nil, err
+	}
+	for _, system := range opt.Systems {
+		opt.Progress("reads and writes for the checker: " + system)
+		checked, wrong, err := remoteVerdict(m.servers[system].Addrs[0], m.sizes.verdict, opt.Seed)
+		if err != nil && wrong == 0 {
+			return nil, fmt.Errorf("the checker's reads and writes of %s: %w", system, err)
+		}
+		if err != nil {
+			m.result.Remark("The checker says of %s: %v", system, err)
+		}
+		m.result.Judge(system, checked, wrong)
+	}
+	m.report(pinned)
+	return m.result, nil
 }

@@ -224,17 +224,6 @@ func hotServer(ctx context.Context, opt kit.Options, one float64) (*hotOne, func
 	return h, stop, nil
 }
 
-// linearReplicas is figures 13b and 13c: one key that gets replicas as it is asked for
-// more, and what they cost its writes.
-func linearReplicas(ctx context.Context, opt kit.Options) (*kit.Report, error) {
-	m := &replicasRun{opt: opt, sizes: replicaSizesOf(opt), result: kit.NewReport()}
-	if err := errors.Join(m.scale(ctx), m.compare(ctx)); err != nil {
-		return nil, err
-	}
-	m.report()
-	return m.result, nil
-}
-
 // scale asks for the key more and more, and looks how many nodes serve it.
 func (m *replicasRun) scale(ctx context.Context) error {
 	h, stop, err := hotServer(ctx, m.opt, m.sizes.one)
@@ -271,4 +260,25 @@ func (m *replicasRun) compare(ctx context.Context) error {
 	}
 	m.sum(h)
 	return errors.Join(err, stop())
+}
+
+// scaled is what one step of the load found.
+type scaled struct {
+	asked, got float64
+	members    int
+}
+
+// replicasRun is one run of linear-replicas.
+type replicasRun struct {
+	opt                   kit.Options
+	sizes                 replicaSizes
+	scaled                []scaled
+	rounds                kit.Rounds[int] // by replicas
+	reads, failed, writes int64
+	result                *kit.Report
+}
+
+func (m *replicasRun) sum(h *hotOne) {
+	m.reads, m.failed, m.writes = m.reads+h.reads.Load(), m.failed+h.failed.Load(), m.writes+h.sent.Load()
+	m.result.Judge("freshet", int(h.reads.Load()), int(h.stale.Load()))
 }

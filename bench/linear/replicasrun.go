@@ -1,31 +1,12 @@
 package linear
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	"github.com/freshet-cache/freshet/bench/kit"
 )
-
-// scaled is what one step of the load found.
-type scaled struct {
-	asked, got float64
-	members    int
-}
-
-// replicasRun is one run of linear-replicas.
-type replicasRun struct {
-	opt                   kit.Options
-	sizes                 replicaSizes
-	scaled                []scaled
-	rounds                kit.Rounds[int] // by replicas
-	reads, failed, writes int64
-	result                *kit.Report
-}
-
-func (m *replicasRun) sum(h *hotOne) {
-	m.reads, m.failed, m.writes = m.reads+h.reads.Load(), m.failed+h.failed.Load(), m.writes+h.sent.Load()
-	m.result.Judge("freshet", int(h.reads.Load()), int(h.stale.Load()))
-}
 
 func (m *replicasRun) report() {
 	r := m.result
@@ -68,4 +49,15 @@ func replicaPlots(r *kit.Report) []kit.Plot {
 		{Title: "Nodes that serve one key, by its load", X: "reads a second asked for", Y: "nodes", Series: kit.Curves(r.With("members"), "asked_per_second", "members")},
 		{Title: "P99 of writes of one key, by its replicas", X: "replicas", Y: "latency, µs", Series: kit.Curves(r.With("replicas"), "replicas", "write_p99_us"), Ticks: []float64{0, 1, 2, 3, 4, 5}},
 	}
+}
+
+// linearReplicas is figures 13b and 13c: one key that gets replicas as it is asked for
+// more, and what they cost its writes.
+func linearReplicas(ctx context.Context, opt kit.Options) (*kit.Report, error) {
+	m := &replicasRun{opt: opt, sizes: replicaSizesOf(opt), result: kit.NewReport()}
+	if err := errors.Join(m.scale(ctx), m.compare(ctx)); err != nil {
+		return nil, err
+	}
+	m.report()
+	return m.result, nil
 }

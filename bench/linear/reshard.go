@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -194,32 +192,6 @@ type reshardRun struct {
 type moved struct {
 	pause, took                             *kit.Latencies
 	moves, reads, failed, unanswered, stale int
-}
-
-// linearReshard is figure 13a: reads and writes while keys move.
-func linearReshard(ctx context.Context, opt kit.Options) (r *kit.Report, err error) {
-	m := &reshardRun{opt: opt, sizes: reshardSizesOf(opt), moved: map[string]*moved{}, result: kit.NewReport()}
-	dir, err := kit.Scratch("reshard")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(filepath.Dir(dir))
-	if m.server, err = kit.StartFreshet(ctx, opt, false, traceNodes, dir); err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, m.server.Stop()) }()
-	for round := range m.sizes.rounds {
-		accesses := m.accesses(round)
-		for i := range opt.Systems {
-			system := opt.Systems[(i+round)%len(opt.Systems)]
-			opt.Progress(fmt.Sprintf("round %d of %d: %s", round+1, m.sizes.rounds, system))
-			if err := m.round(ctx, system, round, accesses); err != nil {
-				return nil, fmt.Errorf("%s: %w", system, err)
-			}
-		}
-	}
-	m.report()
-	return m.result, nil
 }
 
 // accesses are the requests of a round. The first ones make every key.

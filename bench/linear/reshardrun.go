@@ -1,7 +1,11 @@
 package linear
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/freshet-cache/freshet/bench/kit"
 )
@@ -62,4 +66,30 @@ func reshardPlots(r *kit.Report) []kit.Plot {
 		p.Series = append(p.Series, one)
 	}
 	return []kit.Plot{p}
+}
+
+// linearReshard is figure 13a: reads and writes while keys move.
+func linearReshard(ctx context.Context, opt kit.Options) (r *kit.Report, err error) {
+	m := &reshardRun{opt: opt, sizes: reshardSizesOf(opt), moved: map[string]*moved{}, result: kit.NewReport()}
+	dir, err := kit.Scratch("reshard")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(filepath.Dir(dir))
+	if m.server, err = kit.StartFreshet(ctx, opt, false, traceNodes, dir); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, m.server.Stop()) }()
+	for round := range m.sizes.rounds {
+		accesses := m.accesses(round)
+		for i := range opt.Systems {
+			system := opt.Systems[(i+round)%len(opt.Systems)]
+			opt.Progress(fmt.Sprintf("round %d of %d: %s", round+1, m.sizes.rounds, system))
+			if err := m.round(ctx, system, round, accesses); err != nil {
+				return nil, fmt.Errorf("%s: %w", system, err)
+			}
+		}
+	}
+	m.report()
+	return m.result, nil
 }

@@ -55,11 +55,6 @@ func (t *tableRun) systems(load *workload) []string {
 	return append([]string{"freshet", "freshet-rows"}, slices.Delete(slices.Clone(t.opt.Systems), at, at+1)...)
 }
 
-// loadSizes are the sizes of a run over PostgreSQL.
-type loadSizes struct {
-	warm, rounds, round int // requests
-}
-
 // compare lets the systems take turns under one workload.
 func (t *tableRun) compare(ctx context.Context, w *world, load *workload) (err error) {
 	systems, shape := t.systems(load), catalogue{}

@@ -16,6 +16,9 @@ import (
 	"github.com/freshet-cache/freshet/store/postgres"
 )
 
+// cacheBytes is the memory of every cache.
+const cacheBytes = 256 << 20
+
 // target is a system as a workload uses it.
 type target interface {
 	// read reads the rows of a request and tells the version of each; whole says that

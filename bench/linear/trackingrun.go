@@ -1,6 +1,11 @@
 package linear
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -53,4 +58,44 @@ func trackingPlots(r *kit.Report) (out []kit.Plot) {
 		out = append(out, p)
 	}
 	return out
+}
+
+func linearTracking(ctx context.Context, opt kit.Options) (r *kit.Report, err error) {
+	t := &trackingRun{opt: opt, sizes: trackingSizesOf(opt), servers: map[string]*kit.Server{}, result: kit.NewReport()}
+	dir, err := kit.Scratch("tracking")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(filepath.Dir(dir))
+	defer func() {
+		for _, s := range t.servers {
+			err = errors.Join(err, s.Stop())
+		}
+	}()
+	for _, system := range opt.Systems {
+		kind, _, _ := strings.Cut(system, "-")
+		if t.servers[kind] == nil {
+			opt.Progress("starting " + kind)
+			if t.servers[kind], err = startRemote(ctx, opt, map[string]string{"freshet": "freshet-memory", "redis": "redis"}[kind], filepath.Join(dir, kind), false); err != nil {
+				return nil, err
+			}
+			if err := fill(ctx, t.servers[kind].Addrs[0], burdenKeys); err != nil {
+				return nil, fmt.Errorf("%s: %w", kind, err)
+			}
+		}
+	}
+	for round := range t.sizes.rounds + 1 {
+		for i := range opt.Systems {
+			system := opt.Systems[(i+round)%len(opt.Systems)]
+			opt.Progress(fmt.Sprintf("round %d of %d: %s", round, t.sizes.rounds, system))
+			if err := t.round(ctx, system, round); err != nil {
+				return nil, fmt.Errorf("%s: %w", system, err)
+			}
+			if err := t.judge(ctx, system); err != nil {
+				return nil, fmt.Errorf("%s: %w", system, err)
+			}
+		}
+	}
+	t.report()
+	return t.result, nil
 }

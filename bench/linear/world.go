@@ -27,7 +27,6 @@ import (
 var tableSystems = []string{"freshet", "storage", "version", "chrono", "ttl", "csc"}
 
 const (
-	cacheBytes = 256 << 20
 	// appInstances is how many instances of an application TTL and csc have: with one, nobody
 	// would write behind their caches. The others do not depend on it.
 	appInstances = 3
