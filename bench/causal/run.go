@@ -119,11 +119,11 @@ type phase struct {
 }
 
 // measured runs work and says what it took, until everything is seen everywhere.
-func (r *causalRun) measured(ctx context.Context, work func(l *kit.Latencies) error) (p phase, err error) {
-	l := kit.NewLatencies()
+func (r *causalRun) measured(ctx context.Context, work func() (*kit.Latencies, error)) (p phase, err error) {
 	sent, asked := r.world.Links.Sent(), r.world.Store.Sent()
 	flows, aborts, cpu, began := r.history.Flows(), r.history.Aborts.Load(), kit.OwnCPU(), time.Now()
-	if err = work(l); err != nil {
+	l, err := work()
+	if err != nil {
 		return p, err
 	}
 	took := time.Since(began)
@@ -140,50 +140,28 @@ func (r *causalRun) measured(ctx context.Context, work func(l *kit.Latencies) er
 
 // open begins workflows at a constant rate, however the earlier ones fare.
 func (r *causalRun) open(ctx context.Context, rate float64, span time.Duration) (phase, error) {
-	return r.measured(ctx, func(l *kit.Latencies) error {
+	return r.measured(ctx, func() (*kit.Latencies, error) {
 		sleep, err := causalbase.NewSleeper()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		defer sleep.Close()
 		var mu sync.Mutex
-		var wg sync.WaitGroup
-		s, began := kit.Schedule{Rate: rate}, time.Now()
-		for i := range int(rate * span.Seconds()) {
-			sleep.Sleep(s.Due(i) - time.Since(began))
-			wg.Go(func() {
-				r.one(ctx)
-				late := s.Late(i, time.Since(began))
-				mu.Lock()
-				l.Add(late, 1)
-				mu.Unlock()
-			})
-		}
-		wg.Wait()
-		return nil
+		all, s := kit.NewLatencies(), kit.Schedule{Rate: rate}
+		return all, kit.OpenLoop{Schedule: s, Sleep: sleep.Sleep}.Run(int(rate*span.Seconds()), func(i int, began time.Time) {
+			r.one(ctx)
+			late := s.Late(i, time.Since(began))
+			mu.Lock()
+			all.Add(late, 1)
+			mu.Unlock()
+		})
 	})
 }
 
 // closed has so many clients, each of which begins a workflow when its last has ended.
 func (r *causalRun) closed(ctx context.Context, clients int, span time.Duration) (phase, error) {
-	return r.measured(ctx, func(l *kit.Latencies) error {
-		var mu sync.Mutex
-		var wg sync.WaitGroup
-		began := time.Now()
-		for range clients {
-			wg.Go(func() {
-				for time.Since(began) < span && ctx.Err() == nil {
-					at := time.Now()
-					r.one(ctx)
-					late := time.Since(at)
-					mu.Lock()
-					l.Add(late, 1)
-					mu.Unlock()
-				}
-			})
-		}
-		wg.Wait()
-		return context.Cause(ctx)
+	return r.measured(ctx, func() (*kit.Latencies, error) {
+		return kit.ClosedLoop(ctx, clients, span, func() { r.one(ctx) })
 	})
 }
 

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -127,14 +126,7 @@ var errFlight = errors.New("the rate is not sustained: too many requests are und
 func (r *replay) run(ctx context.Context, progress func(done int)) error {
 	back := sender()
 	defer back()
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	t0 := time.Now()
-	for i := range r.accesses {
-		for d := r.schedule.Due(i) - time.Since(t0); d > 0; d = r.schedule.Due(i) - time.Since(t0) {
-			ts := unix.NsecToTimespec(int64(d))
-			_ = unix.Nanosleep(&ts, nil) // interrupted, it sleeps again
-		}
+	return kit.OpenLoop{Schedule: r.schedule, Sleep: preciseSleep, Before: func(i int) error {
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -144,14 +136,19 @@ func (r *replay) run(ctx context.Context, progress func(done int)) error {
 			progress(i)
 		}
 		r.flight.Add(1)
-		wg.Go(func() {
-			defer r.flight.Add(-1)
-			r.sent[i] = time.Since(t0)
-			r.request(ctx, i)
-			r.done[i] = time.Since(t0)
-		})
-	}
-	return nil
+		return nil
+	}}.Run(len(r.accesses), func(i int, began time.Time) {
+		defer r.flight.Add(-1)
+		r.sent[i] = time.Since(began)
+		r.request(ctx, i)
+		r.done[i] = time.Since(began)
+	})
+}
+
+// preciseSleep sleeps on the thread of sender.
+func preciseSleep(d time.Duration) {
+	ts := unix.NsecToTimespec(int64(d))
+	_ = unix.Nanosleep(&ts, nil) // interrupted, it is called again
 }
 
 // sender gives the goroutine a thread that sleeps to the microsecond, and a
