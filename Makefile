@@ -54,7 +54,7 @@ fuzz: ## every fuzz target for FUZZTIME=20s
 
 .PHONY: bench
 bench: build ## the quick presets of every experiment, into ./bench-out
-	for e in linear-hit linear-cores linear-remote linear-tracking linear-trace linear-traces linear-writes linear-hotkey linear-replicas linear-reshard linear-failover guard-overhead causal-anomalies causal-micro causal-movie causal-overhead causal-scale causal-visibility; do ./freshet bench $$e --preset smoke --out bench-out || exit 1; done
+	for e in $$(./freshet bench list | cut -d " " -f 1); do ./freshet bench $$e --preset smoke --out bench-out || exit 1; done
 
 .PHONY: clean
 clean: ## remove what make has built

@@ -92,7 +92,7 @@ func TestLoop(t *testing.T) {
 		var log strings.Builder
 		broken := errors.New("no answer")
 		o, d := &office{saves: []error{broken, ErrStateTooLarge, ErrDeposed}}, &diary{}
-		l := New(o, Options{Beat: time.Second, Name: "keeper", Halts: "nothing moves", Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		l := New(o, Options{Beat: time.Second, Name: "scribe", Halts: "nothing moves", Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		l.Start(d)
 		synctest.Wait()
 		state := func(n uint64, text string) State {
@@ -115,7 +115,7 @@ func TestLoop(t *testing.T) {
 		synctest.Wait()
 		d.set(func() { d.over, d.bad = true, true })
 		time.Sleep(2500 * time.Millisecond)
-		if !strings.Contains(l.Trouble(), "no keeper leads here: cannot read it") {
+		if !strings.Contains(l.Trouble(), "no scribe leads here: cannot read it") {
 			t.Errorf("the trouble is %q", l.Trouble())
 		}
 		d.set(func() { d.bad = false })
@@ -132,7 +132,7 @@ func TestLoop(t *testing.T) {
 		if got := strings.Join(d.lines, "\n"); got != strings.Join(want, "\n") {
 			t.Errorf("got\n%s\nwant\n%s", got, strings.Join(want, "\n"))
 		}
-		if !strings.Contains(log.String(), "keeper does not lead") || strings.Count(log.String(), "coordinator does not save") != 2 {
+		if !strings.Contains(log.String(), "scribe does not lead") || strings.Count(log.String(), "coordinator does not save") != 2 {
 			t.Errorf("the log is %s", log.String())
 		}
 	})

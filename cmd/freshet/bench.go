@@ -2,60 +2,92 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/freshet-cache/freshet/bench"
+	"github.com/freshet-cache/freshet/bench/kit"
 )
 
 func benchmark() *cobra.Command {
-	var opt bench.Options
-	names, about := bench.Experiments()
 	cmd := &cobra.Command{
-		Use: "bench EXPERIMENT", Short: "measure beside others, in one run, with the verdict of a checker",
-		Args: cobra.ExactArgs(1), ValidArgs: names,
-		Long: "bench measures freshet beside other systems, which take turns in short rounds, has\nthe answers of the run judged, and leaves EXPERIMENT.json, EXPERIMENT.md and plots\nin --out. It wants the machine for itself. Exits with 1 if freshet answered wrongly.\n\nExperiments:\n",
+		Use: "bench EXPERIMENT", Short: "measure beside others, in one run, with the verdict of a checker", Args: cobra.ArbitraryArgs,
+		Long: "bench measures freshet beside other systems, which take turns in short rounds, has\nthe answers of the run judged, and leaves EXPERIMENT.json, EXPERIMENT.md and plots\nin --out. It wants the machine for itself. Exits with 1 if freshet answered wrongly.\n\nfreshet bench EXPERIMENT --help shows the systems and the options of an experiment.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("bench: say which experiment; freshet bench list shows them")
+			}
+			return bench.Run(cmd.Context(), args[0], kit.Options{}) // it is no experiment: those are commands
+		},
 	}
-	for _, n := range names {
-		cmd.Long += fmt.Sprintf("  %-15s %s\n", n, about[n])
+	cmd.AddCommand(&cobra.Command{Use: "list", Short: "list the experiments, and what each measures", Args: cobra.NoArgs, RunE: list})
+	cmd.AddCommand(&cobra.Command{Use: "render DIR", Short: "make the pages and plots of the reports in a directory again, from their JSON", Args: cobra.ExactArgs(1), RunE: render})
+	for _, e := range bench.Experiments() {
+		cmd.AddCommand(experiment(e))
+	}
+	return cmd
+}
+
+func list(cmd *cobra.Command, _ []string) error {
+	t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	for _, e := range bench.Experiments() {
+		fmt.Fprintf(t, "%s\t%s\n", e.Name, e.About())
+	}
+	return t.Flush()
+}
+
+func render(cmd *cobra.Command, args []string) error {
+	names, err := bench.Render(args[0])
+	for _, name := range names {
+		fmt.Fprintln(cmd.OutOrStdout(), filepath.Join(args[0], name+".md"))
+	}
+	return err
+}
+
+// experiment is the command that runs one experiment. It has the flags that the
+// experiment takes and no others.
+func experiment(e kit.Experiment) *cobra.Command {
+	var opt kit.Options
+	cmd := &cobra.Command{
+		Use: e.Name, Short: e.About(), Args: cobra.NoArgs,
+		Long: fmt.Sprintf("%s measures %s.\n\nSystems: %s.", e.Name, e.About(), strings.Join(e.Systems, ", ")),
 	}
 	f := cmd.Flags()
 	f.StringVar(&opt.Preset, "preset", "smoke", "smoke, less than a minute, or paper, for figures to publish")
-	f.StringSliceVar(&opt.Systems, "systems", nil, "systems to measure (default all of the experiment)")
-	f.StringVar(&opt.Trace, "trace", "", "linear-trace: file of accesses, perhaps .gz: CSV with the columns key and op, what redis-cli MONITOR prints, or big-endian uint32 keys (default the cut that is built in); linear-traces: directory of traces (default $FRESHET_DATA)")
+	f.StringSliceVar(&opt.Systems, "systems", nil, "systems to measure, with commas between (default: all)")
 	f.StringVar(&opt.Out, "out", "bench-out", "directory for the results")
-	f.StringVar(&opt.Redis, "redis", "", "HOST:PORT of a running redis-server, which is written to (default one is started from PATH)")
-	f.StringVar(&opt.Postgres, "postgres", "", "URL of a PostgreSQL database, in which schemas are made (default a server is started)")
-	f.Float64Var(&opt.Rate, "rate", 0, "open loops: requests a second (default by preset)")
-	f.Float64Var(&opt.Writes, "writes", 0.05, "share of a recorded trace's accesses that are made writes, if it does not say which are")
-	f.StringVar(&opt.History, "history", "", "linear-trace: directory that exists, for the histories, which freshet check reads (default they are not kept)")
 	f.Uint64Var(&opt.Seed, "seed", 1, "makes the requests: the same seed, the same requests")
-	cmd.AddCommand(&cobra.Command{Use: "list", Short: "the experiments, and what each measures", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-		for _, n := range names {
-			fmt.Fprintf(t, "%s\t%s\n", n, about[n])
-		}
-		return t.Flush()
-	}})
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		opt.Experiment, opt.Table = args[0], cmd.OutOrStdout()
+	for _, o := range e.Options {
+		f.String(o.Name, o.Default, o.Usage)
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return fmt.Errorf("%w; %s takes %s", err, e.Name, strings.Join(e.Takes(), ", "))
+	})
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		opt.Table, opt.Set = cmd.OutOrStdout(), map[string]string{}
+		f.Visit(func(fl *pflag.Flag) {
+			for _, o := range e.Options {
+				if o.Name == fl.Name {
+					opt.Set[fl.Name] = fl.Value.String()
+				}
+			}
+		})
 		opt.Command = strings.Join(append([]string{"freshet"}, os.Args[1:]...), " ")
 		progress, done := progressLine(os.Stderr)
 		opt.Progress = progress
 		defer done()
-		if opt.Writes <= 0 {
-			opt.Writes = -1 // to bench, 0 is the default
-		}
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 		defer stop()
-		_, err := bench.Run(ctx, opt)
-		return err
+		return bench.Run(ctx, e.Name, opt)
 	}
 	return cmd
 }

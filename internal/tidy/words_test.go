@@ -66,7 +66,7 @@ var retired = map[string]string{
 // Former names stand where a schema is upgraded from the format that had them and where a page
 // tells of a renaming. The origin of data is another word.
 var formerNames = []string{"store/postgres/schema/", "store/postgres/format_test.go", "store/postgres/journal_test.go",
-	"store/postgres/mutants.txt", "internal/tidy/", "docs/decisions/082-", "docs/decisions/084-", "CHANGELOG.md", "bench/testdata/"}
+	"store/postgres/mutants.txt", "internal/tidy/", "docs/decisions/082-", "docs/decisions/084-", "CHANGELOG.md", "bench/linear/testdata/"}
 
 // spared are retired words that stay, by file: a stream of random numbers is named so, and seeds that
 // found something would run in another way.

@@ -1,0 +1,46 @@
+package kit
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/freshet-cache/freshet/internal/pgserver"
+)
+
+// Postgres is a PostgreSQL that experiments may use: that of --postgres, or one of their own.
+type Postgres struct {
+	url string
+	own *pgserver.Server // nil: somebody else's
+}
+
+// StartPostgres starts a server with its data in a directory, unless --postgres names one.
+func StartPostgres(ctx context.Context, opt Options, dir string) (*Postgres, error) {
+	if url := opt.Text("postgres"); url != "" {
+		return &Postgres{url: url}, nil
+	}
+	opt.Progress("starting PostgreSQL")
+	own, err := pgserver.Start(ctx, dir)
+	if err != nil {
+		return nil, fmt.Errorf("%w; or say --postgres URL", err)
+	}
+	return &Postgres{own.URL("admin", "postgres"), own}, nil
+}
+
+// URL is the address of the database.
+func (p *Postgres) URL() string { return p.url }
+
+// In is the address with parameters, as schema=NAME.
+func (p *Postgres) In(parameters string) string {
+	if strings.Contains(p.url, "?") {
+		return p.url + "&" + parameters
+	}
+	return p.url + "?" + parameters
+}
+
+// Stop ends a server of our own.
+func (p *Postgres) Stop() {
+	if p != nil && p.own != nil {
+		p.own.Stop()
+	}
+}

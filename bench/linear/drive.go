@@ -1,0 +1,189 @@
+package linear
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/freshet-cache/freshet/bench/baseline"
+	"github.com/freshet-cache/freshet/bench/kit"
+)
+
+// driveClients send the requests of a workload, each on a schedule of its own, as wrk2
+// does.
+const driveClients = 64
+
+// part is what one round of one system measured.
+type part struct {
+	reads, writes, lag *kit.Latencies
+	read, hits         int // requests that read, and those that needed nothing of the store
+	asks, failed       int
+	queries            int64
+	cpu, took          time.Duration
+}
+
+// driver sends the requests of a workload to a system and has every read judged.
+type driver struct {
+	load  *workload
+	sys   *opened
+	judge *baseline.Judge
+
+	filling bool // writes are left out
+
+	mu     sync.Mutex
+	reason error // the first failure
+}
+
+func newDriver(load *workload, sys *opened) *driver {
+	return &driver{load: load, sys: sys, judge: baseline.NewJudge(len(load.rows), sys.first)}
+}
+
+// run sends the requests from the one called from on, up to the one called to, at a
+// constant rate, or, if that is 0, as fast as they are answered.
+//
+// A client whose last request has been answered when the next is due sends it then, or
+// a little later because the machine wakes it late, which is not the system's doing and
+// is told apart as lag. If the last one is still under way, the next has to wait, and
+// its latency counts from when it was due: no request is left out because the system
+// was slow.
+func (d *driver) run(ctx context.Context, from, to int, rate float64) (*part, error) {
+	p := &part{reads: kit.NewLatencies(), writes: kit.NewLatencies(), lag: kit.NewLatencies(), asks: to - from}
+	queries, cpu, began := d.sys.queries(), kit.AllCPU(), time.Now()
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	for c := range driveClients {
+		wg.Go(func() {
+			own := &part{reads: kit.NewLatencies(), writes: kit.NewLatencies(), lag: kit.NewLatencies()}
+			d.client(ctx, own, c, from, to, rate, began)
+			mu.Lock()
+			defer mu.Unlock()
+			p.add(own)
+		})
+	}
+	wg.Wait()
+	p.took, p.cpu, p.queries = time.Since(began), kit.AllCPU()-cpu, d.sys.queries()-queries
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case p.failed > p.asks/10:
+		return nil, fmt.Errorf("%d of %d requests failed: %w", p.failed, p.asks, d.reason)
+	}
+	return p, nil
+}
+
+func (p *part) add(o *part) {
+	p.reads.Merge(o.reads)
+	p.writes.Merge(o.writes)
+	p.lag.Merge(o.lag)
+	p.read, p.hits, p.failed = p.read+o.read, p.hits+o.hits, p.failed+o.failed
+}
+
+// lane is one client of a driver: it uses one instance.
+type lane struct {
+	d                *driver
+	t                target
+	p                *part
+	floors, versions []uint64 // of the rows of a request
+}
+
+// client sends every driveClients-th request, whichever round it is in: what an instance
+// has read before is so asked of it again.
+func (d *driver) client(ctx context.Context, p *part, c, from, to int, rate float64, began time.Time) {
+	l := lane{d, d.sys.instances[c%len(d.sys.instances)], p, make([]uint64, page), make([]uint64, page)}
+	r := kit.Stream(uint64(from), uint64(40+c))
+	answered := time.Now()
+	for i := from + ((c-from)%driveClients+driveClients)%driveClients; i < to && ctx.Err() == nil; i += driveClients {
+		a := &d.load.asks[i%len(d.load.asks)]
+		text := ""
+		if a.write >= 0 {
+			text = value(int(a.size), r)
+		}
+		var due time.Time // none: at once
+		if rate > 0 {
+			if due = began.Add(kit.Schedule{Rate: rate}.Due(i - from)); answered.Before(due) {
+				time.Sleep(time.Until(due))
+				p.lag.Add(time.Since(due), 1)
+				due = time.Time{}
+			}
+		}
+		if err := l.one(ctx, a, text, due); err != nil {
+			d.fail(p, err)
+		}
+		answered = time.Now()
+	}
+}
+
+func (d *driver) fail(p *part, err error) {
+	p.failed++
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.reason == nil {
+		d.reason = err
+	}
+}
+
+// one sends a request, whose latency counts from due, or, if that is zero, from now. The
+// judge's work is not part of it.
+func (l *lane) one(ctx context.Context, a *ask, text string, due time.Time) error {
+	d, p := l.d, l.p
+	for at, i := range a.reads {
+		l.floors[at] = d.judge.Floor(int(i))
+	}
+	if a.write >= 0 && d.filling {
+		return nil
+	}
+	start := due
+	if due.IsZero() {
+		start = time.Now()
+	}
+	if a.write >= 0 {
+		version, err := l.t.write(ctx, a, text)
+		if err != nil {
+			return err
+		}
+		p.writes.Add(time.Since(start), 1)
+		d.judge.Acknowledged(int(a.write), version)
+		return nil
+	}
+	whole, err := l.t.read(ctx, a, l.versions)
+	took := time.Since(start)
+	if err != nil {
+		return err
+	}
+	p.reads.Add(took, 1)
+	p.read++
+	if whole {
+		p.hits++
+	}
+	for at := range a.reads {
+		d.judge.Read(l.floors[at], l.versions[at])
+	}
+	return nil
+}
+
+// begin brings a system to the state of one that has run for long: everything that is
+// to be read has been read before, by the instance that will read it, and once more,
+// for freshet keeps nothing that was read before its first guard stood. Then come
+// requests as fast as can be, writes too; few of them where nothing is gained.
+func (d *driver) begin(ctx context.Context, system string, sizes loadSizes) error {
+	warm := sizes.warm
+	if system == "storage" {
+		warm /= 10
+	} else {
+		d.filling = true
+		for range 2 {
+			if _, err := d.run(ctx, sizes.warm, sizes.warm+sizes.rounds*sizes.round, 0); err != nil {
+				return err
+			}
+		}
+		d.filling = false
+	}
+	_, err := d.run(ctx, 0, warm, 0)
+	return err
+}
+
+// loadSizes are the sizes of a run over PostgreSQL.
+type loadSizes struct {
+	warm, rounds, round int // requests
+}
