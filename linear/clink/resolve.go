@@ -50,7 +50,7 @@ func (p *Pod) gathered(now lease.Tick, l *load, in Loaded, until lease.Tick, out
 	switch {
 	case b.state == resolving:
 		return p.resolved(now, l, in, out)
-	case b.state != gathering || p.at(l.key).flight != b: // the caller has gone
+	case b.state != gathering: // the batch has ended
 		p.rest(l.key)
 		return out
 	case !p.holdsAll(now, b):

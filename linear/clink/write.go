@@ -274,8 +274,7 @@ func (p *Pod) finish(now lease.Tick, b *batch, r Reply, out []Output) []Output {
 		}
 		out = p.reply(own, out)
 	}
-	b.ops = nil
-	delete(p.calls, b.call)
+	b.state = ready // an answer that is still in flight has nothing to decide
 	return p.detach(now, b, out)
 }
 
