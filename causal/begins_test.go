@@ -75,6 +75,55 @@ func TestARingIsReadyWithItsKey(t *testing.T) {
 	emptyPools()
 }
 
+// unfenced is a store that refuses to fence for a while.
+type unfenced struct {
+	*memory.Journal
+	refuses atomic.Bool
+	refused atomic.Int64
+}
+
+func (u *unfenced) Fence(ctx context.Context, o uint32) error {
+	if u.refuses.Load() {
+		u.refused.Add(1)
+		return errors.New("the store does not fence")
+	}
+	return u.Journal.Fence(ctx, o)
+}
+
+// A ring that begins anew serves nobody before the store has fenced every incarnation that departed:
+// a late write of one could still be committed.
+func TestARingServesNobodyBeforeItsFences(t *testing.T) {
+	emptyPools()
+	synctest.Test(t, func(t *testing.T) {
+		k := newKingdom(t, &luck{r: rand.New(rand.NewPCG(1, 1))}, leaseLength, memory.Options{})
+		db := &unfenced{Journal: k.store}
+		k.with = func(o *RingOptions) { o.Store = db }
+		first := k.join(t)
+		s := k.spaces[first].Begin()
+		eventually(t, func() bool { return s.Set(t.Context(), "x", "old") == nil })
+		k.end(first, false)
+		eventually(t, func() bool { return len(k.throne.stored(t).Ring) == 0 }) // it has been silent for too long
+		db.refuses.Store(true)
+		next := k.join(t)
+		served := false
+		eventually(t, func() bool {
+			_, err := k.rings[next].Server()
+			served = served || err == nil
+			return db.refused.Load() >= 5
+		})
+		if served {
+			t.Error("the ring serves, and an incarnation that departed is not fenced")
+		}
+		db.refuses.Store(false)
+		eventually(t, func() bool {
+			v, _, err := roam(t, s, k.spaces[next]).Get(t.Context(), "x")
+			return err == nil && v == "old"
+		})
+		k.peace(t)
+	})
+	emptyPools()
+}
+
 // A ring works over a store that cannot merge what logs have.
 func TestARingOverAStoreThatCannotMerge(t *testing.T) {
 	emptyPools()
