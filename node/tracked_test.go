@@ -222,7 +222,8 @@ func TestReadWithoutAnOwner(t *testing.T) {
 		<-d.ready
 		d.link.Close()
 	}
-	for c.told() != nil { // of the links
+	p.nodes[1].peers.work.Wait() // the node has noticed that its link to the assigner broke
+	for c.told() != nil {        // of the links
 	}
 	c.do("get", key)
 	c.hears("[invalidate [" + key + "]]")
