@@ -11,7 +11,7 @@ import (
 
 // The log of a process of two nodes tells, with its fields, that they listen, that an operator moves
 // a slice and replicates a key, that a setting changes, and that a node hands over its slices.
-func TestTheLogTellsTheLifeOfANode(t *testing.T) {
+func TestTheLogTellsWhatANodeDoes(t *testing.T) {
 	out := &logged{}
 	p := start(t, func(c *Config) { c.Nodes, c.LogOutput, c.LogKeys, c.NodeID = 2, out, true, "node1" })
 	keysByNode(t, p, 1)
