@@ -240,8 +240,14 @@ func (c *Cache[V]) askToSettle(ctx context.Context, owner string, id clink.ID, s
 
 // offerPeers transfers entries to the next owner of their slice.
 func (c *Cache[V]) offerPeers(ctx context.Context, next string, after lease.Gen, batch []Offer) {
-	req := binary.AppendUvarint([]byte{askOffer}, uint64(after))
-	req = binary.AppendUvarint(req, uint64(len(batch)))
+	if _, err := c.call(ctx, next, appendOffers(nil, after, batch)); err != nil {
+		c.opt.Logger.Debug("entries were not handed over", "to", next, "entries", len(batch), "err", err)
+	}
+}
+
+func appendOffers(b []byte, after lease.Gen, batch []Offer) []byte {
+	b = binary.AppendUvarint(append(b, askOffer), uint64(after))
+	b = binary.AppendUvarint(b, uint64(len(batch)))
 	for _, o := range batch {
 		flag := byte(0)
 		if o.Exists {
@@ -250,12 +256,10 @@ func (c *Cache[V]) offerPeers(ctx context.Context, next string, after lease.Gen,
 		if o.Bare {
 			flag |= 2
 		}
-		req = binary.AppendUvarint(append(req, flag), o.Version)
-		req = appendBytes(appendBytes(req, o.Key), string(o.Value))
+		b = binary.AppendUvarint(append(b, flag), o.Version)
+		b = appendBytes(appendBytes(b, o.Key), string(o.Value))
 	}
-	if _, err := c.call(ctx, next, req); err != nil {
-		c.opt.Logger.Debug("entries were not handed over", "to", next, "entries", len(batch), "err", err)
-	}
+	return b
 }
 
 func appendBytes(b []byte, s string) []byte {

@@ -13,8 +13,8 @@ import (
 	"github.com/freshet-cache/freshet/store/journal"
 )
 
-// causalNodes starts nodes with a causal space and one for transactions, and waits until all
-// of them are in both rings.
+// causalNodes starts nodes with two causal spaces and one for transactions, and waits until all
+// of them are in all rings.
 func causalNodes(t *testing.T, nodes int) (*Process, []*wire) {
 	t.Helper()
 	p := start(t, func(c *Config) {
@@ -23,7 +23,7 @@ func causalNodes(t *testing.T, nodes int) (*Process, []*wire) {
 	var all []*wire
 	for _, n := range p.nodes {
 		c := dial(t, n.addr)
-		for _, space := range []string{"feeds", "shop"} {
+		for _, space := range []string{"feeds", "walls", "shop"} {
 			for kind := byte(0); kind != '*'; { // not yet joined: TRYAGAIN
 				kind = c.do("FR.CGET", token(t, c.do("FR.BEGIN", space)), "k").Kind
 			}

@@ -26,8 +26,18 @@ func comesTrue(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// keysByNode waits until each node of a process owns something, and returns count keys of
-// each.
+// routed reports whether all nodes of a process know that a node owns a key.
+func routed(p *Process, key string, owner *Node) bool {
+	for _, n := range p.nodes {
+		if r, _ := n.shard.Table().Find(key); r.Node != owner.incarnation {
+			return false
+		}
+	}
+	return true
+}
+
+// keysByNode waits until each node of a process owns something and all of them know that, and
+// returns count keys of each.
 func keysByNode(t *testing.T, p *Process, count int) (keys [][]string) {
 	t.Helper()
 	comesTrue(t, "every node owns keys", func() bool {
@@ -44,7 +54,7 @@ func keysByNode(t *testing.T, p *Process, count int) (keys [][]string) {
 		for i := 0; i < 10_000 && full < len(p.nodes); i++ {
 			key := fmt.Sprintf("%c%d", '0'+i%74, i)
 			for j, n := range p.nodes {
-				if n.cache.Owns(key) && len(keys[j]) < count {
+				if n.cache.Owns(key) && len(keys[j]) < count && routed(p, key, n) {
 					if keys[j] = append(keys[j], key); len(keys[j]) == count {
 						full++
 					}

@@ -26,7 +26,7 @@ func (t *Table[C]) Subscribe(who C, prefixes []string) {
 func (t *Table[C]) unsubscribe(who C) {
 	for p, all := range t.prefixes {
 		left := slices.DeleteFunc(all, func(w C) bool { return w == who })
-		if t.prefixes[p] = left; len(left) > 0 || len(all) == 0 {
+		if t.prefixes[p] = left; len(left) > 0 {
 			continue
 		}
 		delete(t.prefixes, p)

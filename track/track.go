@@ -166,11 +166,11 @@ func (t *Table[C]) Ends(key string, at int64) {
 	}
 	e.end = at
 	switch {
-	case e.heap < 0 && at != 0:
+	case e.heap < 0: // it had no end
 		heap.Push(&t.ends, e)
-	case e.heap >= 0 && at == 0:
+	case at == 0:
 		heap.Remove(&t.ends, e.heap)
-	case e.heap >= 0:
+	default:
 		heap.Fix(&t.ends, e.heap)
 	}
 }
@@ -237,7 +237,7 @@ func (t *Table[C]) TakeBut(who C, keys ...string) (out *Ticket[C]) {
 	var nobody C
 	for _, key := range keys {
 		e := t.keys[key]
-		if out = t.take(out, key); e != nil && t.keys[key] != e && who != nobody && e.has(who) {
+		if out = t.take(out, key); t.keys[key] != e && who != nobody && e.has(who) {
 			again := &entry[C]{key: e.key, via: e.via, heap: -1}
 			again.add(who)
 			t.keys[e.key] = again
@@ -266,8 +266,8 @@ func (t *Table[C]) TakeBut(who C, keys ...string) (out *Ticket[C]) {
 func (t *Table[C]) TakeIf(fits func(key string, via any) bool) (out *Ticket[C]) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for key, before := range t.going {
-		if fits(key, nil) && before != out {
+	for key := range t.going {
+		if fits(key, nil) {
 			out = t.take(out, key)
 		}
 	}

@@ -213,7 +213,8 @@ func (r *Reader) Named() (d Dot, others []Dot) {
 // describe more dots than memory holds.
 const maxExtra = 1 << 18
 
-// runs reads what appendRuns has appended, and appends it to out.
+// runs reads what appendRuns has appended, and appends it to out. The caller passes the result to
+// valid, which refuses a run that begins at 0.
 func (r *Reader) runs(out []run) []run {
 	n := r.Count()
 	if out == nil && n > 0 {
@@ -221,7 +222,7 @@ func (r *Reader) runs(out []run) []run {
 	}
 	for range n {
 		o, from, more := r.Incarnation(), r.Uint(), r.Uint()
-		if o == 0 || from == 0 || from+more+1 < from {
+		if o == 0 || from+more+1 < from {
 			r.Fail()
 		}
 		if r.bad {
@@ -279,8 +280,8 @@ func (r *Reader) valid(f Frontier) Frontier {
 		case at < len(f.upto) && f.upto[at].Incarnation == e.Incarnation:
 			end = f.upto[at].N
 		}
-		more := e.To - e.From
-		ok = ok && e.From > end && e.From-end > 1 && more < maxExtra-min(dots, maxExtra)
+		more := e.To - e.From // while ok holds, dots does not exceed maxExtra
+		ok = ok && e.From > end && e.From-end > 1 && more < maxExtra-dots
 		dots += more + 1
 	}
 	if !ok || r.bad {

@@ -192,7 +192,7 @@ func (p *Pod) splits(now ticks.Tick, in Splits, out []Output) []Output {
 	pc, ok := p.calls[in.Call].(*piece)
 	delete(p.calls, in.Call)
 	switch {
-	case !ok || pc.state != cutting:
+	case !ok:
 		return out
 	case !p.holds(now, pc.gen):
 		return p.forsake(now, pc, out)
@@ -261,7 +261,7 @@ func (p *Pod) installed(now ticks.Tick, pc *piece, status Status, out []Output) 
 		pc.state = waiting
 		return p.install(pc, append(out, Event{GuardLost}))
 	}
-	pc.state, pc.call, pc.try = guarded, 0, 0
+	pc.state, pc.call = guarded, 0
 	out = p.transfer(now, pc, append(out, Event{GuardInstalled}))
 	return p.pumpAll(now, pc.rng, out)
 }

@@ -50,7 +50,7 @@ type tenure struct {
 
 // key is the work in progress at one key. Keys without work are not in the map.
 type key struct {
-	read   *load   // the read that later readers may share
+	read   *load   // the one of loads that later readers may share
 	loads  []*load // every read in flight, which a write must mark (R8)
 	queue  []*op   // writes that wait, in the order in which they came
 	flight *batch  // the writes that left the queue (R12)
@@ -189,7 +189,7 @@ func (p *Pod) at(name string) *key {
 
 // rest forgets a key that has no work left.
 func (p *Pod) rest(name string) {
-	if k := p.keys[name]; k != nil && k.read == nil && len(k.loads) == 0 && len(k.queue) == 0 && k.flight == nil {
+	if k := p.keys[name]; k != nil && len(k.loads) == 0 && len(k.queue) == 0 && k.flight == nil {
 		delete(p.keys, name)
 	}
 }

@@ -10,7 +10,7 @@ import (
 // gather reads the rows that an update decides from, under guards in force. It takes entries that
 // may be served, and reads the other rows from the store (R17).
 func (p *Pod) gather(now ticks.Tick, b *batch, out []Output) []Output {
-	b.state, b.pending, b.muts = ready, 0, nil
+	b.state, b.muts = ready, nil
 	for _, name := range b.keys {
 		if pc, _ := p.guard(now, name); pc == nil {
 			return out
@@ -51,7 +51,7 @@ func (p *Pod) gathered(now ticks.Tick, l *load, in Loaded, until ticks.Tick, out
 	switch {
 	case b.state == resolving:
 		return p.resolved(now, l, in, out)
-	case b.state != gathering || p.at(l.key).flight != b: // the caller has gone
+	case b.state != gathering: // the batch has ended
 		p.rest(l.key)
 		return out
 	case !p.holdsAll(now, b):
@@ -156,8 +156,8 @@ func (p *Pod) fenced(now ticks.Tick, f *fence, status Status, out []Output) []Ou
 	}
 	i := b.at(f.key)
 	switch {
-	case k == nil || k.flight != b || b.state != fencing: // no batch waits for this fence any more
-		return p.retry(now, f.key, out)
+	case k == nil || k.flight != b: // the batch has ended; R3 keeps others from waiting for this fence
+		return out
 	case !p.holds(now, b.gens[i]): // R2
 		return p.fence(now, b, out)
 	case status != OK: // it may still take effect: never use its token again (R4)
@@ -172,14 +172,6 @@ func (p *Pod) fenced(now ticks.Tick, f *fence, status Status, out []Output) []Ou
 	}
 	b.fenced[i] = true
 	return p.fence(now, b, out)
-}
-
-// retry lets a batch send its own fence for a key after the fence of another batch has returned.
-func (p *Pod) retry(now ticks.Tick, name string, out []Output) []Output {
-	if k := p.keys[name]; k != nil && k.flight != nil {
-		return p.resume(now, k.flight, out)
-	}
-	return out
 }
 
 // resolved handles a row that was read behind the fence.

@@ -79,8 +79,13 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		}
 		return text
 	}
-	outs := s.pod.Step(s.now, s.input(t, d), nil)
+	before := Output(Event{EventKinds})
+	outs := s.pod.Step(s.now, s.input(t, d), []Output{before})
 	s.pod.Check()
+	if len(outs) == 0 || outs[0] != before {
+		d.Fatalf(t, "the outputs of an earlier step are gone: %v", outs)
+	}
+	outs = outs[1:]
 	var b strings.Builder
 	for _, out := range outs {
 		b.WriteString(s.perform(out) + "\n")

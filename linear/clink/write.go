@@ -275,8 +275,7 @@ func (p *Pod) finish(now ticks.Tick, b *batch, r Reply, out []Output) []Output {
 		}
 		out = p.reply(own, out)
 	}
-	b.ops = nil
-	delete(p.calls, b.call)
+	b.state = ready // an answer that is still in flight has nothing to decide
 	return p.detach(now, b, out)
 }
 

@@ -1,0 +1,155 @@
+package node
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/freshet-cache/freshet/linear"
+	"github.com/freshet-cache/freshet/peer"
+	"github.com/freshet-cache/freshet/shard/lease"
+)
+
+// noFlags is the place of the flags in a frame that has none.
+const noFlags = -1
+
+// refuses checks that a frame is taken as it is, and neither when it is cut off anywhere, nor with a
+// byte behind it, nor from another version or as another kind. A flag that nobody knows is refused.
+func refuses(t *testing.T, what string, frame []byte, flags int, read func([]byte) error) {
+	t.Helper()
+	if err := read(frame); err != nil {
+		t.Errorf("%s: %x is refused: %v", what, frame, err)
+	}
+	for i := range frame {
+		if read(frame[:i:i]) == nil {
+			t.Errorf("%s: the first %d of %d bytes are taken", what, i, len(frame))
+		}
+	}
+	if read(append(frame[:len(frame):len(frame)], 0)) == nil {
+		t.Errorf("%s: a byte more is taken", what)
+	}
+	for at, more := range map[int]byte{0: 1, 1: 1, flags: 0x80} {
+		if at == noFlags {
+			continue
+		}
+		other := append([]byte{}, frame...)
+		if other[at] += more; read(other) == nil {
+			t.Errorf("%s: byte %d may be %#x", what, at, other[at])
+		}
+	}
+}
+
+// Every part of a job reaches the node that runs it: who tracks, how long it may take, what was
+// watched, and each argument.
+func TestJobsReachTheOwnerWhole(t *testing.T) {
+	cmds := [][][]byte{{[]byte("SET"), []byte("k"), {}}, {[]byte("GET"), []byte("k")}}
+	for _, j := range []*job{
+		{proto: 2, cmds: cmds[:1]},
+		{proto: 3, track: true, cmds: cmds[1:]},
+		{proto: 3, by: 1 << 40, within: 1500 * time.Millisecond, cmds: cmds},
+		{proto: 2, multi: true, track: true, by: 7, within: maxWithin * time.Millisecond, watch: []watched{{"", 0}, {"k", 1 << 50}}, cmds: cmds},
+	} {
+		got, err := decodeJob(j.append(nil))
+		if err != nil || !reflect.DeepEqual(got, j) {
+			t.Errorf("%+v is read as %+v, %v", j, got, err)
+		}
+		refuses(t, "a job", j.append(nil), 3, func(b []byte) error { _, err := decodeJob(b); return err })
+	}
+	long := &job{proto: 2, within: 10 * maxWithin * time.Millisecond, cmds: cmds}
+	if got, err := decodeJob(long.append(nil)); err != nil || got.within != maxWithin*time.Millisecond {
+		t.Errorf("a job without end may take %v: %v", got.within, err)
+	}
+	for _, proto := range []int{1, 4} {
+		if _, err := decodeJob((&job{proto: proto, cmds: cmds}).append(nil)); err == nil {
+			t.Errorf("protocol %d is taken", proto)
+		}
+	}
+	if _, err := decodeJob((&job{proto: 2, cmds: [][][]byte{{}}}).append(nil)); err == nil {
+		t.Error("a command without a name is taken")
+	}
+}
+
+// A row that another node has read arrives with what is known of it.
+func TestEntriesArriveWhole(t *testing.T) {
+	for _, e := range []linear.Entry[string]{
+		{}, {Version: 300}, {Exists: true}, {Exists: true, Value: "v", Version: 1, TTL: time.Hour}, {Hit: true, Version: 5}, {Exists: true, Hit: true, Value: "long value"},
+	} {
+		b := appendEntry(nil, e)
+		if got, err := decodeEntry(b); err != nil || !reflect.DeepEqual(got, e) {
+			t.Errorf("%+v is read as %+v, %v", e, got, err)
+		}
+		for i := range len(b) - len(e.Value) {
+			if _, err := decodeEntry(b[:i]); err == nil {
+				t.Errorf("%+v: the first %d bytes are taken", e, i)
+			}
+		}
+		b[0] += 4
+		if _, err := decodeEntry(b); err == nil {
+			t.Errorf("%+v: an unknown flag is taken", e)
+		}
+	}
+}
+
+// What has changed, and by whom, arrives whole. A list of no keys is not the same as no list, which
+// means that everything may have changed.
+func TestInvalidationsArriveWhole(t *testing.T) {
+	for _, c := range []struct {
+		by   cause
+		keys []string
+	}{
+		{cause{write: true}, nil},
+		{cause{write: true}, []string{"k"}},
+		{cause{conn: 300, write: true}, []string{"", "a\x00b"}},
+		{cause{conn: 1, write: true, reads: true}, []string{"a", "b", "c"}},
+	} {
+		frame := appendInvalid(nil, c.by, c.keys)
+		by, keys, err := decodeInvalid(frame)
+		if err != nil || by != c.by || !reflect.DeepEqual(keys, c.keys) {
+			t.Errorf("%+v %q is read as %+v %q, %v", c.by, c.keys, by, keys, err)
+		}
+		read := func(b []byte) error { _, _, err := decodeInvalid(b); return err }
+		refuses(t, "an invalidation", frame, 2, read)
+		if frame[2] ^= 1; read(frame) == nil {
+			t.Errorf("%q is taken with the other flag for everything", c.keys)
+		}
+	}
+	if _, _, err := decodeInvalid(appendInvalid(nil, cause{conn: -1}, []string{"k"})); err == nil {
+		t.Error("a connection with a number below 0 is taken")
+	}
+}
+
+// A takeover announcement names the new owner and its slices, the last one without an end.
+func TestAnnouncementsArriveWhole(t *testing.T) {
+	all := []*takeover{{Range: lease.Range{High: "b"}}, {Range: lease.Range{Low: "k", High: "l"}}, {Range: lease.Range{Low: "x"}}}
+	for n := range len(all) + 1 {
+		frame := appendAcquired(nil, "host:1", all[:n])
+		addr, got, err := decodeAcquired(frame)
+		if err != nil || addr != "host:1" || len(got) != n {
+			t.Fatalf("%d slices are read as %d of %q, %v", n, len(got), addr, err)
+		}
+		for i := range got {
+			if got[i].Range != all[i].Range {
+				t.Errorf("slice %d is read as %v", i, got[i].Range)
+			}
+		}
+		refuses(t, "an announcement", frame, noFlags, func(b []byte) error { _, _, err := decodeAcquired(b); return err })
+	}
+}
+
+// Each request takes the link that is meant for it, so that neither leases nor what tracking clients
+// are told of wait behind large values.
+func TestRequestsHaveTheirLanes(t *testing.T) {
+	run := func(j job) []byte { j.proto = 2; return j.append(nil) }
+	for in, frames := range map[peer.Lane][][]byte{
+		peer.Reads:   {{frameVersion, frameRead, 'k'}, {frameVersion, frameStamp, 'k'}},
+		peer.Writes:  {run(job{}), run(job{track: true, multi: true})},
+		peer.Tracked: {run(job{by: 7}), run(job{by: 7, multi: true, track: true})},
+		peer.Control: {{frameVersion, frameLease}, {frameVersion, frameHello}, {frameVersion, frameMembers}, appendAcquired(nil, "a", nil)},
+	} {
+		for _, f := range frames {
+			if got := laneOf(f); got != in {
+				t.Errorf("a frame of kind %c takes lane %d, want %d", f[1], got, in)
+			}
+		}
+	}
+}
