@@ -43,7 +43,7 @@ func (o Options) Number(name string) float64 {
 type Option struct {
 	// Name is the name of the flag.
 	Name string
-	// Usage is the flag's line of --help.
+	// Usage is the line of --help. A word in backquotes stands for the value.
 	Usage string
 	// Default is the value that is used without the flag.
 	Default string
@@ -55,9 +55,9 @@ type Option struct {
 
 // The options that experiments of several promises take.
 var (
-	RedisOption    = Option{Name: "redis", Usage: "HOST:PORT of a running redis-server, which is written to (default: one is started from PATH)"}
-	PostgresOption = Option{Name: "postgres", Usage: "URL of a PostgreSQL database, in which schemas are made (default: a server is started)"}
-	RateOption     = Option{Name: "rate", Usage: "requests a second of the open loops (default: by preset)", Check: positive}
+	RedisOption    = Option{Name: "redis", Usage: "`HOST:PORT` of a running redis-server, which is written to (default: one is started from PATH)"}
+	PostgresOption = Option{Name: "postgres", Usage: "`URL` of a PostgreSQL database, in which schemas are made (default: a server is started)"}
+	RateOption     = Option{Name: "rate", Usage: "`number` of requests a second of the open loops (default: by preset)", Check: positive}
 )
 
 func positive(value string) error {

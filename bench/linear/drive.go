@@ -55,7 +55,7 @@ func (d *driver) run(ctx context.Context, from, to int, rate float64) (*part, er
 	for c := range driveClients {
 		wg.Go(func() {
 			own := &part{reads: kit.NewLatencies(), writes: kit.NewLatencies(), lag: kit.NewLatencies()}
-			d.client(ctx, own, c, from, to, rate, began)
+			d.client(ctx, own, c, pass{from, to, rate, began})
 			mu.Lock()
 			defer mu.Unlock()
 			p.add(own)
@@ -87,27 +87,34 @@ type lane struct {
 	floors, versions []uint64 // of the rows of a request
 }
 
+// pass is a stretch of requests, at a rate from a time on.
+type pass struct {
+	from, to int
+	rate     float64 // 0: as fast as they are answered
+	began    time.Time
+}
+
 // client sends every driveClients-th request, whichever round it is in: what an instance
 // has read before is so asked of it again.
-func (d *driver) client(ctx context.Context, p *part, c, from, to int, rate float64, began time.Time) {
+func (d *driver) client(ctx context.Context, p *part, c int, at pass) {
 	l := lane{d, d.sys.instances[c%len(d.sys.instances)], p, make([]uint64, page), make([]uint64, page)}
-	r := kit.Stream(uint64(from), uint64(40+c))
+	r := kit.Stream(uint64(at.from), uint64(40+c))
 	answered := time.Now()
-	for i := from + ((c-from)%driveClients+driveClients)%driveClients; i < to && ctx.Err() == nil; i += driveClients {
-		a := &d.load.asks[i%len(d.load.asks)]
+	for i := at.from + ((c-at.from)%driveClients+driveClients)%driveClients; i < at.to && ctx.Err() == nil; i += driveClients {
+		request := &d.load.asks[i%len(d.load.asks)]
 		text := ""
-		if a.write >= 0 {
-			text = value(int(a.size), r)
+		if request.write >= 0 {
+			text = value(int(request.size), r)
 		}
 		var due time.Time // none: at once
-		if rate > 0 {
-			if due = began.Add(kit.Schedule{Rate: rate}.Due(i - from)); answered.Before(due) {
+		if at.rate > 0 {
+			if due = at.began.Add(kit.Schedule{Rate: at.rate}.Due(i - at.from)); answered.Before(due) {
 				time.Sleep(time.Until(due))
 				p.lag.Add(time.Since(due), 1)
 				due = time.Time{}
 			}
 		}
-		if err := l.one(ctx, a, text, due); err != nil {
+		if err := l.one(ctx, request, text, due); err != nil {
 			d.fail(p, err)
 		}
 		answered = time.Now()

@@ -255,14 +255,14 @@ func (m *reshardRun) round(ctx context.Context, system string, round int, access
 	}
 	failed := r.failedReads()
 	r.history = append(r.history, move.history...)
-	f := &traceFound{}
+	f := &traceResult{}
 	f.sum(r, before, after)
 	m.add(system, f, move, failed)
 	return nil
 }
 
 // add adds what a round measured.
-func (m *reshardRun) add(system string, f *traceFound, move *mover, failed int) {
+func (m *reshardRun) add(system string, f *traceResult, move *mover, failed int) {
 	n := int(f.reads.Count())
 	for column, v := range map[string]float64{"p50_us": f.reads.Micros(50), "p90_us": f.reads.Micros(90), "p99_us": f.reads.Micros(99), "write_p50_us": f.writes.Micros(50), "write_p99_us": f.writes.Micros(99),
 		"lag_p99_us": f.lag.Micros(99), "served_percent": 100 * float64(n-failed) / float64(n), "hit_percent": 100 * f.hits} {

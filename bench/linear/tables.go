@@ -49,7 +49,7 @@ func measureTables(ctx context.Context, opt kit.Options, by string, load []*work
 // freshet-rows stands beside freshet and keeps rows.
 func (t *tableRun) systems(load *workload) []string {
 	at := slices.Index(t.opt.Systems, "freshet")
-	if at < 0 || !load.composed() {
+	if at < 0 || !load.composed {
 		return t.opt.Systems
 	}
 	return append([]string{"freshet", "freshet-rows"}, slices.Delete(slices.Clone(t.opt.Systems), at, at+1)...)
@@ -58,7 +58,7 @@ func (t *tableRun) systems(load *workload) []string {
 // compare lets the systems take turns under one workload.
 func (t *tableRun) compare(ctx context.Context, w *world, load *workload) (err error) {
 	systems, shape := t.systems(load), catalogue{}
-	if load.composed() {
+	if load.composed {
 		shape = smallUCOf(t.opt)
 	}
 	stage, err := w.stage(ctx, load, shape)

@@ -221,8 +221,8 @@ func (r *replay) keep(file string) error {
 	return errors.Join(w.Close(), f.Close())
 }
 
-// traceFound is what one system did.
-type traceFound struct {
+// traceResult is what one system did.
+type traceResult struct {
 	reads, writes   *kit.Latencies
 	lag             *kit.Latencies // of the sender behind its schedule
 	hits, saved     float64        // shares of the reads
@@ -235,7 +235,7 @@ type traceFound struct {
 }
 
 // replayOn runs a trace against three new nodes that have nothing in memory.
-func replayOn(ctx context.Context, opt kit.Options, system string, accesses []access, rate float64) (f *traceFound, err error) {
+func replayOn(ctx context.Context, opt kit.Options, system string, accesses []access, rate float64) (f *traceResult, err error) {
 	r, keys := newReplay(accesses, rate)
 	dir, err := kit.Scratch(system)
 	if err != nil {
@@ -251,7 +251,7 @@ func replayOn(ctx context.Context, opt kit.Options, system string, accesses []ac
 		return nil, err
 	}
 	var flags []string
-	f = &traceFound{memory: "all"}
+	f = &traceResult{memory: "all"}
 	if system == "freshet-tenth" {
 		total := 0
 		for _, k := range keys {
@@ -293,7 +293,7 @@ func replayOn(ctx context.Context, opt kit.Options, system string, accesses []ac
 }
 
 // sum makes figures of a replay.
-func (f *traceFound) sum(r *replay, before, after kit.Counters) {
+func (f *traceResult) sum(r *replay, before, after kit.Counters) {
 	f.reads, f.writes, f.lag = kit.NewLatencies(), kit.NewLatencies(), kit.NewLatencies()
 	reads, first, seen := 0.0, 0.0, map[uint32]bool{}
 	for i, a := range r.accesses {

@@ -40,7 +40,7 @@ func linearTrace(ctx context.Context, opt kit.Options) (*kit.Report, error) {
 }
 
 // traceRows adds a system's figures.
-func traceRows(r *kit.Report, system string, f *traceFound) {
+func traceRows(r *kit.Report, system string, f *traceResult) {
 	for _, x := range []struct {
 		op string
 		l  *kit.Latencies

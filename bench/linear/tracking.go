@@ -184,14 +184,14 @@ func (t *trackingRun) round(ctx context.Context, system string, round int) error
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, t.sizes.round)
+	ends, cancel := context.WithTimeout(ctx, t.sizes.round)
 	defer cancel()
 	all, errs := make([]watched, readers), make([]error, readers+2)
 	var wg sync.WaitGroup
-	wg.Go(func() { errs[readers+1] = t.burden(ctx, addr, t.opt.Seed+uint64(round)) })
-	wg.Go(func() { errs[readers] = w.run(ctx, t.sizes.writes) })
+	wg.Go(func() { errs[readers+1] = t.burden(ctx, addr, t.opt.Seed+uint64(round)) }) // as long, and its last answers may come later
+	wg.Go(func() { errs[readers] = w.run(ends, t.sizes.writes) })
 	for i := range readers {
-		wg.Go(func() { all[i], errs[i] = w.watch(ctx, c) })
+		wg.Go(func() { all[i], errs[i] = w.watch(ends, c) })
 	}
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil || round == 0 {

@@ -28,6 +28,7 @@ func (c catalogue) names(tenant, table int) (metastore, catalog, schema, leaf st
 // uc makes n requests, of which a share are writes.
 func uc(c catalogue, n int, rate, writes float64, seed uint64) *workload {
 	b, r := build("uc", rate), kit.Stream(seed, 23)
+	b.w.composed = true
 	b.w.source = fmt.Sprintf(ucSource, c.tenants, c.catalogs, c.schemas, c.tables)
 	perTenant := c.catalogs * c.schemas * c.tables
 	tenants, tables := kit.NewZipf(c.tenants, 1), kit.NewZipf(perTenant, 0.99)

@@ -16,10 +16,9 @@ type workload struct {
 	rows   []tableRow
 	asks   []ask
 	rate   float64 // requests a second
+	// composed says that a value is composed of several rows, and that a View can keep it.
+	composed bool
 }
-
-// composed reports whether values are composed of several rows that a View can keep.
-func (w *workload) composed() bool { return strings.HasPrefix(w.source, "synthetic") } // only uc
 
 type tableRow struct {
 	key  string
