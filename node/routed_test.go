@@ -176,8 +176,8 @@ func TestReadsFromAnotherNode(t *testing.T) {
 	}
 }
 
-// Requests take a link that is opened once and opened anew when it has broken. Whoever sends messages
-// hears when a link stands and when it breaks. After the end nothing is reached.
+// Requests take a link that is opened once and opened anew when it has broken. After the end nothing is
+// reached.
 func TestLinksAreOpenedAnew(t *testing.T) {
 	p, _, _ := twoNodes(t, nil)
 	to := p.nodes[1].addr
@@ -206,6 +206,18 @@ func TestLinksAreOpenedAnew(t *testing.T) {
 	if _, err := x.call(t.Context(), "127.0.0.1:1", frameOf(frameHello, "")); !errors.Is(err, errUnreached) {
 		t.Errorf("nobody is there: %v", err)
 	}
+	x.close()
+	if _, err := x.to(t.Context(), to, laneReads); !errors.Is(err, errUnreached) || !x.over() {
+		t.Errorf("after the end a link is opened: %v", err)
+	}
+}
+
+// Whoever asks again and again stops when its time is over, and at once if the node need not be there.
+// Whoever sends messages hears when a link stands and when it breaks, and nothing after the end.
+func TestMessagesHearOfTheirLinks(t *testing.T) {
+	p, _, _ := twoNodes(t, nil)
+	to := p.nodes[1].addr
+	x := &peers{message: func([]byte) {}, request: func(context.Context, []byte) []byte { return nil }, links: map[peer]*dialled{}}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := x.insist(gone, "127.0.0.1:1", frameOf(frameHello, ""), true); !errors.Is(err, errUnreached) {
@@ -215,11 +227,6 @@ func TestLinksAreOpenedAnew(t *testing.T) {
 		t.Errorf("a node that is not there is asked for ever: %v", err)
 	}
 	control := peer{to, laneControl}
-	x.mu.Lock()
-	d := x.links[control]
-	delete(x.links, control)
-	x.mu.Unlock()
-	d.link.Close()
 	stands := make(chan bool, 10)
 	x.send(to, frameOf(frameLease, ""), func(s bool) { stands <- s })
 	if !<-stands {
@@ -228,7 +235,7 @@ func TestLinksAreOpenedAnew(t *testing.T) {
 	x.send(to, frameOf(frameLease, ""), func(s bool) { t.Error("of a link that stood before it is told again") })
 	x.tell(to, frameOf(frameMember, ""))
 	x.mu.Lock()
-	d = x.links[control]
+	d := x.links[control]
 	x.mu.Unlock()
 	if !d.up() || d.failed() {
 		t.Error("a link that stands has failed")
@@ -248,9 +255,6 @@ func TestLinksAreOpenedAnew(t *testing.T) {
 		t.Error("it is over before the end")
 	}
 	x.close()
-	if _, err := x.to(t.Context(), to, laneReads); !errors.Is(err, errUnreached) || !x.over() {
-		t.Errorf("after the end a link is opened: %v", err)
-	}
 	x.send(to, frameOf(frameLease, ""), func(bool) { t.Error("after the end a link stands") })
 	x.tell(to, frameOf(frameMember, ""))
 }
