@@ -45,12 +45,12 @@ func TestTooManyPrefixesFollowEverything(t *testing.T) {
 // A range is held if leases in force cover all of it, one behind the other.
 func TestLeasesCoverARange(t *testing.T) {
 	x := start(t, nil).nodes[0].track
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	if !x.holds(lease.Range{}) || !x.holds(lease.Range{Low: "a", High: "b"}) || !x.holds(lease.Range{Low: "z"}) {
 		t.Error("the only node does not hold every range")
 	}
 	all := x.handles
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	x.handles = nil
 	if x.holds(lease.Range{Low: "a", High: "b"}) {
 		t.Error("without a lease a range is held")

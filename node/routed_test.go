@@ -176,8 +176,19 @@ func TestReadsFromAnotherNode(t *testing.T) {
 	}
 }
 
-// Requests take a link that is opened once and opened anew when it has broken. Whoever sends messages
-// hears when a link stands and when it breaks. After the end nothing is reached.
+// breakLink breaks a link, and waits until that is known.
+func breakLink(t *testing.T, x *peer.Peers, to string, in peer.Lane) {
+	t.Helper()
+	l, err := x.Link(t.Context(), to, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	<-l.Done()
+}
+
+// Requests take a link that is opened once and opened anew when it has broken. After the end nothing is
+// reached.
 func TestLinksAreOpenedAnew(t *testing.T) {
 	p, _, _ := twoNodes(t, nil)
 	to := p.nodes[1].addr
@@ -206,6 +217,18 @@ func TestLinksAreOpenedAnew(t *testing.T) {
 	if _, err := x.Call(t.Context(), "127.0.0.1:1", peer.Control, frameOf(frameHello, "")); !errors.Is(err, peer.ErrUnreached) {
 		t.Errorf("nobody is there: %v", err)
 	}
+	x.Close()
+	if _, err := x.Link(t.Context(), to, peer.Reads); !errors.Is(err, peer.ErrUnreached) || !x.Closed() {
+		t.Errorf("after the end a link is opened: %v", err)
+	}
+}
+
+// Whoever asks again and again stops when its time is over, and at once if the node need not be there.
+// Whoever sends messages hears when a link stands and when it breaks, and nothing after the end.
+func TestMessagesHearOfTheirLinks(t *testing.T) {
+	p, _, _ := twoNodes(t, nil)
+	to := p.nodes[1].addr
+	x := peer.New(peer.Options{Version: frameVersion, Message: func([]byte) {}, Request: func(context.Context, []byte) []byte { return nil }})
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := x.Insist(gone, "127.0.0.1:1", frameOf(frameHello, ""), true); !errors.Is(err, peer.ErrUnreached) {
@@ -214,16 +237,7 @@ func TestLinksAreOpenedAnew(t *testing.T) {
 	if _, err := x.Insist(t.Context(), "127.0.0.1:1", frameOf(frameHello, ""), false); !errors.Is(err, peer.ErrUnreached) {
 		t.Errorf("a node that is not there is asked for ever: %v", err)
 	}
-	broken := func() {
-		t.Helper()
-		l, err := x.Link(t.Context(), to, peer.Control)
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.Close()
-		<-l.Done()
-	}
-	broken()
+	broken := func() { breakLink(t, x, to, peer.Control) }
 	stands := make(chan bool, 10)
 	x.Send(to, frameOf(frameLease, ""), func(s bool) { stands <- s })
 	if !<-stands {
@@ -244,9 +258,6 @@ func TestLinksAreOpenedAnew(t *testing.T) {
 		t.Error("it is over before the end")
 	}
 	x.Close()
-	if _, err := x.Link(t.Context(), to, peer.Reads); !errors.Is(err, peer.ErrUnreached) || !x.Closed() {
-		t.Errorf("after the end a link is opened: %v", err)
-	}
 	x.Send(to, frameOf(frameLease, ""), func(bool) { t.Error("after the end a link stands") })
 	x.Tell(to, frameOf(frameMember, ""))
 }
