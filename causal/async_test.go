@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/causal/mesh"
+	"github.com/freshet-cache/freshet/internal/testkit"
 	"github.com/freshet-cache/freshet/store"
 	"github.com/freshet-cache/freshet/store/journal"
 	"github.com/freshet-cache/freshet/store/memory"
@@ -111,7 +112,7 @@ func TestAsync(t *testing.T) {
 	}
 	for i := range 60 {
 		at := c.spaces[i%3]
-		eventually(t, func() bool { // without a token too
+		testkit.Eventually(t, func() bool { // without a token too
 			v, _, err := at.Begin().Get(ctx, fmt.Sprint("k", i))
 			if err != nil {
 				t.Fatal(err)
@@ -124,10 +125,10 @@ func TestAsync(t *testing.T) {
 	}
 	shut.Store(false)
 	for i := range 60 {
-		eventually(t, func() bool { return c.row(t, fmt.Sprint("k", i)) == strings.Repeat(fmt.Sprint(i), 100) })
+		testkit.Eventually(t, func() bool { return c.row(t, fmt.Sprint("k", i)) == strings.Repeat(fmt.Sprint(i), 100) })
 	}
 	for i, l := range d.logs {
-		eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			left, _, err := l.Entries(ctx, uint32(i+1), 0, 10)
 			if err != nil {
 				t.Fatal(err)
@@ -189,18 +190,18 @@ func TestAsyncAllKilled(t *testing.T) {
 		c.start(t, true)
 	}
 	for i := range 100 {
-		eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			v, _, err := at.Get(ctx, fmt.Sprint("k", i))
 			if err != nil && !errors.Is(err, ErrBehind) {
 				t.Fatal(err)
 			}
 			return err == nil && v == fmt.Sprint(i)
 		})
-		eventually(t, func() bool { return c.row(t, fmt.Sprint("k", i)) == fmt.Sprint(i) })
+		testkit.Eventually(t, func() bool { return c.row(t, fmt.Sprint("k", i)) == fmt.Sprint(i) })
 	}
 	c.retire(t)
 	for _, l := range d.logs[3:] { // only the incarnations that live are left
-		eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			incarnations, err := l.Incarnations(ctx)
 			if err != nil {
 				t.Fatal(err)
@@ -219,14 +220,14 @@ func TestAsyncGivenUp(t *testing.T) {
 	if err := s.Set(ctx, "x", "1"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { v, _, _ := c.spaces[0].Begin().Get(ctx, "x"); return v == "1" })
+	testkit.Eventually(t, func() bool { v, _, _ := c.spaces[0].Begin().Get(ctx, "x"); return v == "1" })
 	c.servers[1].crash()
 	c.enter(func(v *View) { v.Ring, v.Departed = v.Ring[:1], []uint32{2} })
 	s = c.spaces[0].Begin()
 	if err := s.Set(ctx, "y", "1"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { return c.row(t, "x") == "1" && c.row(t, "y") == "1" })
+	testkit.Eventually(t, func() bool { return c.row(t, "x") == "1" && c.row(t, "y") == "1" })
 	select {
 	case incarnation := <-c.retired:
 		t.Errorf("incarnation %d is retired, and its log has not come back", incarnation)
@@ -329,7 +330,7 @@ func TestAsyncWhateverBreaks(t *testing.T) {
 	h, end := c.wander(t, 4)
 	for range 4 {
 		n := len(h.now())
-		eventually(t, func() bool { return len(h.now()) > n+100 })
+		testkit.Eventually(t, func() bool { return len(h.now()) > n+100 })
 		c.replace(t, d, dirs)
 	}
 	end()
@@ -356,7 +357,7 @@ func (c *cluster) replace(t *testing.T, d *disks, dirs map[uint32]string) {
 	}
 	c.start(t, true)
 	dirs[incarnation] = disk
-	eventually(t, func() bool { return c.servers[incarnation-1].Joined() })
+	testkit.Eventually(t, func() bool { return c.servers[incarnation-1].Joined() })
 }
 
 // retire waits until every incarnation that is lost may be retired.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/codec"
+	"github.com/freshet-cache/freshet/internal/testkit"
 	"github.com/freshet-cache/freshet/member"
 	"github.com/freshet-cache/freshet/member/view"
 	"github.com/freshet-cache/freshet/store/memory"
@@ -63,7 +64,7 @@ func TestARingIsReadyWithItsKey(t *testing.T) {
 			}
 			return b
 		})
-		eventually(t, func() bool { s, err := r.Server(); return err == nil && s.Joined() })
+		testkit.Eventually(t, func() bool { s, err := r.Server(); return err == nil && s.Joined() })
 		if _, err := r.TokenKey(); !errors.Is(err, ErrJoining) {
 			t.Errorf("before the key has come: %v", err)
 		}
@@ -101,13 +102,13 @@ func TestARingServesNobodyBeforeItsFences(t *testing.T) {
 		k.with = func(o *Options) { o.Store = db }
 		first := k.join(t)
 		s := k.spaces[first].Begin()
-		eventually(t, func() bool { return s.Set(t.Context(), "x", "old") == nil })
+		testkit.Eventually(t, func() bool { return s.Set(t.Context(), "x", "old") == nil })
 		k.end(first, false)
-		eventually(t, func() bool { return len(k.throne.stored(t).Ring) == 0 }) // it has been silent for too long
+		testkit.Eventually(t, func() bool { return len(k.throne.stored(t).Ring) == 0 }) // it has been silent for too long
 		db.refuses.Store(true)
 		next := k.join(t)
 		served := false
-		eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			_, err := k.rings[next].Server()
 			served = served || err == nil
 			return db.refused.Load() >= 5
@@ -116,7 +117,7 @@ func TestARingServesNobodyBeforeItsFences(t *testing.T) {
 			t.Error("the ring serves, and an incarnation that departed is not fenced")
 		}
 		db.refuses.Store(false)
-		eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			v, _, err := roam(t, s, k.spaces[next]).Get(t.Context(), "x")
 			return err == nil && v == "old"
 		})
@@ -146,7 +147,7 @@ func TestTombstonesAreCollected(t *testing.T) {
 		if err := errors.Join(s.Set(t.Context(), "k", "v"), s.Set(t.Context(), "stays", "v"), s.Delete(t.Context(), "k")); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			rows, err := c.store.Load(t.Context(), "k", "stays")
 			return err == nil && rows[0].Dot.N == 0 && rows[1].Dot.N == 2
 		})

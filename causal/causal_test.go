@@ -15,6 +15,7 @@ import (
 
 	"github.com/freshet-cache/freshet/check"
 	"github.com/freshet-cache/freshet/codec"
+	"github.com/freshet-cache/freshet/internal/testkit"
 	"github.com/freshet-cache/freshet/link"
 	"github.com/freshet-cache/freshet/store"
 	"github.com/freshet-cache/freshet/store/journal"
@@ -139,17 +140,6 @@ func (c *cluster) cut(which func(i int) bool) {
 	}
 }
 
-func eventually(t *testing.T, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(30 * time.Second); !ok(); <-tick.C {
-		if time.Now().After(end) {
-			t.Fatal("it never came to that")
-		}
-	}
-}
-
 // roam takes a session to another server, as a token.
 func roam(t *testing.T, s *Session[string], to *Space[string]) *Session[string] {
 	t.Helper()
@@ -200,12 +190,12 @@ func TestRoaming(t *testing.T) {
 		}
 	}
 	for i := range c.spaces { // what is written somewhere is seen everywhere, by who asks without a token
-		eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			v, ok, err := c.spaces[i].Begin().Get(ctx, "album")
 			return err == nil && ok && v == "photo 99"
 		})
 	}
-	eventually(t, func() bool { // and the journal is empty when it has been everywhere
+	testkit.Eventually(t, func() bool { // and the journal is empty when it has been everywhere
 		for o := range uint32(3) {
 			if left, _, err := c.store.Entries(ctx, o+1, 0, 1); err != nil || len(left) > 0 {
 				return false
@@ -415,7 +405,7 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("no answer of the store: %v", err)
 	}
 	refuse.Store(false)
-	eventually(t, func() bool { // the number that came to nothing is released
+	testkit.Eventually(t, func() bool { // the number that came to nothing is released
 		_, settled, err := c.store.Entries(ctx, 1, 0, 1)
 		return err == nil && settled == 1
 	})
@@ -429,14 +419,14 @@ func TestRefusals(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, func() bool { return held.Load() == 3 })
+	testkit.Eventually(t, func() bool { return held.Load() == 3 })
 	if err := s.Set(ctx, "k", "v"); !errors.Is(err, ErrBusy) {
 		t.Errorf("the window is full: %v", err)
 	}
 	cancel()
 	wg.Wait()
 	close(gate)
-	eventually(t, func() bool { return s.Set(ctx, "k", "w") == nil })
+	testkit.Eventually(t, func() bool { return s.Set(ctx, "k", "w") == nil })
 	if v, _, err := s.Get(ctx, "k"); err != nil || v != "w" {
 		t.Error(v, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/freshet-cache/freshet/causal/mesh"
 	"github.com/freshet-cache/freshet/causal/wire"
 	"github.com/freshet-cache/freshet/codec"
+	"github.com/freshet-cache/freshet/internal/testkit"
 	"github.com/freshet-cache/freshet/store/journal"
 	"github.com/freshet-cache/freshet/store/memory"
 )
@@ -109,7 +110,7 @@ func TestConnectionsOfNoUse(t *testing.T) {
 	}
 	third := newSpoken()
 	s.Accept(third)(hello(5, 3))
-	eventually(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.ring.out != nil })
+	testkit.Eventually(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.ring.out != nil })
 	if err := s.Close(context.Background()); err != nil {
 		t.Error(err)
 	}
@@ -148,7 +149,7 @@ func TestNothingIsSentBeforeAResync(t *testing.T) {
 	session := space.Begin()
 	for round := range 3 {
 		c := <-opened
-		eventually(t, func() bool { return c.sent() == 1 }) // the hello
+		testkit.Eventually(t, func() bool { return c.sent() == 1 }) // the hello
 		if err := session.Set(t.Context(), "k", fmt.Sprint(round)); err != nil {
 			t.Fatal(err)
 		}
@@ -159,7 +160,7 @@ func TestNothingIsSentBeforeAResync(t *testing.T) {
 			t.Fatalf("round %d: something is sent before the successor has said what it has", round)
 		}
 		c.deliver(new(wire.Stream).AppendPart([]byte{frameMessages}, mesh.Resync{View: 1}))
-		eventually(t, func() bool { return c.sent() > 1 })
+		testkit.Eventually(t, func() bool { return c.sent() > 1 })
 		var dec wire.Stream
 		got, err := dec.DecodeFrame(c.frames[1][1:], nil)
 		if err != nil || len(got) != round+1 {

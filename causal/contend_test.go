@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/freshet-cache/freshet/internal/testkit"
 )
 
 // large is a set of about 19 kB.
@@ -80,7 +82,7 @@ func TestContention(t *testing.T) {
 		}
 		return len(rows[0].Siblings)
 	}
-	eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		for _, sp := range at {
 			b, _, err := sp.Begin().Get(ctx, "shared")
 			if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/freshet-cache/freshet/causal/mesh"
 	"github.com/freshet-cache/freshet/causal/wire"
+	"github.com/freshet-cache/freshet/internal/testkit"
 	"github.com/freshet-cache/freshet/store/journal"
 	"github.com/freshet-cache/freshet/store/memory"
 )
@@ -61,7 +62,7 @@ func TestExternalWrites(t *testing.T) {
 				reads(t, sp.Begin(), "k", fmt.Sprint("past ", n+1))
 			}
 		}
-		eventually(t, func() bool { return db.owes("entries external") == 0 })
+		testkit.Eventually(t, func() bool { return db.owes("entries external") == 0 })
 		reads(t, c.spaces[0].Begin(), "k", "past 3")
 		time.Sleep(2 * pollRare)
 		if n := polled(k, 10*time.Second); n < 80 {
@@ -70,7 +71,7 @@ func TestExternalWrites(t *testing.T) {
 		db.mend(4, []byte("damaged"))
 		writeExternally(t, db.Journal, 4, "k", "past 4")
 		writeExternally(t, db.Journal, 5, "k", "past 5")
-		eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			return operator.has("an external write cannot be read; later external writes wait") && operator.has("number=4")
 		})
 		time.Sleep(10 * time.Second)
@@ -82,7 +83,7 @@ func TestExternalWrites(t *testing.T) {
 		for _, sp := range c.spaces {
 			reads(t, sp.Begin(), "k", "past 5")
 		}
-		eventually(t, func() bool { // what every server has heard of the journal need not keep
+		testkit.Eventually(t, func() bool { // what every server has heard of the journal need not keep
 			left, _, err := db.Entries(ctx, journal.External, 0, 10)
 			return err == nil && len(left) == 0
 		})
@@ -106,7 +107,7 @@ func TestARingBeginsOverAWatchedSpace(t *testing.T) {
 				writeExternally(t, r.db.Journal, n+1, "k", fmt.Sprint("past ", n+1))
 				reads(t, r.spaces[0].Begin(), "k", fmt.Sprint("past ", n+1))
 			}
-			eventually(t, func() bool {
+			testkit.Eventually(t, func() bool {
 				_, settled, err := r.db.Journal.Entries(t.Context(), journal.External, 0, 1)
 				return err == nil && settled == 3
 			})
@@ -118,7 +119,7 @@ func TestARingBeginsOverAWatchedSpace(t *testing.T) {
 			writes(t, r.spaces[next].Begin(), "k", "within again")
 			writeExternally(t, r.db.Journal, 5, "other", "past 5")
 			reads(t, r.spaces[next].Begin(), "other", "past 5")
-			eventually(t, func() bool { return len(r.throne.stored(t).Departed) == 0 })
+			testkit.Eventually(t, func() bool { return len(r.throne.stored(t).Departed) == 0 })
 			r.peace(t)
 		})
 	}
@@ -134,12 +135,12 @@ func TestADamagedJournalIsNotPassedOver(t *testing.T) {
 		var at []int
 		for range 3 { // one after the other, so that the last is incarnation 3
 			i := r.join(t)
-			eventually(t, func() bool { s, err := r.rings[i].Server(); return err == nil && s.Joined() })
+			testkit.Eventually(t, func() bool { s, err := r.rings[i].Server(); return err == nil && s.Joined() })
 			at = append(at, i)
 		}
 		s := r.spaces[at[2]].Begin()
 		writes(t, s, "x", "1")
-		eventually(t, func() bool { _, n, _ := r.db.Journal.Entries(t.Context(), 3, 0, 1); return n == 1 })
+		testkit.Eventually(t, func() bool { _, n, _ := r.db.Journal.Entries(t.Context(), 3, 0, 1); return n == 1 })
 		for _, road := range r.roads { // what is written now is nowhere else
 			road.Break()
 		}
@@ -163,7 +164,7 @@ func TestADamagedJournalIsNotPassedOver(t *testing.T) {
 			t.Errorf("an incarnation whose journal cannot be read is retired: %+v", v)
 		}
 		r.db.mend(2, left[0].Body)
-		eventually(t, func() bool { return len(r.throne.stored(t).Departed) == 0 })
+		testkit.Eventually(t, func() bool { return len(r.throne.stored(t).Departed) == 0 })
 		reads(t, r.spaces[at[1]].Begin(), "x", "2")
 		r.peace(t)
 	})

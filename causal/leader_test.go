@@ -17,6 +17,7 @@ import (
 	"github.com/freshet-cache/freshet/check"
 	"github.com/freshet-cache/freshet/clock"
 	"github.com/freshet-cache/freshet/codec"
+	"github.com/freshet-cache/freshet/internal/testkit"
 	"github.com/freshet-cache/freshet/leader"
 	"github.com/freshet-cache/freshet/member"
 	"github.com/freshet-cache/freshet/member/view"
@@ -407,7 +408,7 @@ func (k *kingdom) reign(t *testing.T, seed, turns int) *history {
 func (k *kingdom) peace(t *testing.T) {
 	k.throne.crown(0)
 	living := k.living()
-	eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		v := k.throne.stored(t)
 		return len(v.Ring) == len(living) && !slices.ContainsFunc(living, func(i int) bool {
 			s, err := k.rings[i].Server()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/freshet-cache/freshet/causal/mesh"
 	"github.com/freshet-cache/freshet/causal/wire"
+	"github.com/freshet-cache/freshet/internal/testkit"
 	"github.com/freshet-cache/freshet/store/journal"
 	"github.com/freshet-cache/freshet/store/memory"
 )
@@ -38,7 +39,7 @@ func TestADamagedLogIsKept(t *testing.T) {
 		}
 		r.log.mend(1, []byte("damaged"))
 		next := r.join(t)
-		eventually(t, func() bool { return r.said.has("the log of a former incarnation cannot be read") })
+		testkit.Eventually(t, func() bool { return r.said.has("the log of a former incarnation cannot be read") })
 		time.Sleep(20 * time.Second)
 		if v := r.throne.stored(t); len(v.Departed) != 1 {
 			t.Errorf("an incarnation whose log cannot be read is retired: %+v", v)
@@ -48,7 +49,7 @@ func TestADamagedLogIsKept(t *testing.T) {
 		}
 		r.log.mend(1, left[0].Body)
 		reads(t, roam(t, s, r.spaces[next]), "x", "1")
-		eventually(t, func() bool { return len(r.throne.stored(t).Departed) == 0 && r.row(t, "x") == "1" })
+		testkit.Eventually(t, func() bool { return len(r.throne.stored(t).Departed) == 0 && r.row(t, "x") == "1" })
 		r.peace(t)
 	})
 	emptyPools()
@@ -75,12 +76,12 @@ func TestTheLogOfALifeThatWasGivenUp(t *testing.T) {
 		if err := GiveUp(t.Context(), r.db, 1); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, func() bool { return len(r.throne.stored(t).Departed) == 0 })
+		testkit.Eventually(t, func() bool { return len(r.throne.stored(t).Departed) == 0 })
 		r.log = found
 		r.with = func(o *Options) { o.Store, o.Log, o.Logger = r.db, found, r.said.logger() }
 		r.join(t)
-		eventually(t, func() bool { return r.said.has("is not asked for any more, and is not empty") })
-		eventually(t, func() bool {
+		testkit.Eventually(t, func() bool { return r.said.has("is not asked for any more, and is not empty") })
+		testkit.Eventually(t, func() bool {
 			incarnations, err := found.Journal.Incarnations(t.Context())
 			return err == nil && len(incarnations) == 2 && incarnations[0] == 1 // the given up one, and the one that has begun
 		})
@@ -108,14 +109,14 @@ func TestAJournalFromBeforeTheLogs(t *testing.T) {
 		}
 		at := r.join(t)
 		writes(t, r.spaces[at].Begin(), "y", "1")
-		eventually(t, func() bool { return r.said.has("let the servers run without a log until it is empty") })
+		testkit.Eventually(t, func() bool { return r.said.has("let the servers run without a log until it is empty") })
 		if v := r.throne.stored(t); len(v.Departed) != 1 || v.Departed[0] != 1 {
 			t.Fatalf("lost are %+v", v)
 		}
 		if err := r.db.Journal.TruncateFenced(t.Context(), 1, 1); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, func() bool { return len(r.throne.stored(t).Departed) == 0 })
+		testkit.Eventually(t, func() bool { return len(r.throne.stored(t).Departed) == 0 })
 		r.peace(t)
 	})
 	emptyPools()
@@ -144,7 +145,7 @@ func TestLeavingWithWritesInTheLog(t *testing.T) {
 		r.db.lose("merge", 0)
 		next := r.join(t)
 		reads(t, roam(t, s, r.spaces[next]), "x", "1")
-		eventually(t, func() bool { return r.row(t, "x") == "1" })
+		testkit.Eventually(t, func() bool { return r.row(t, "x") == "1" })
 		if r.end(next, true); len(r.throne.stored(t).Ring) != 0 {
 			t.Error("it does not leave")
 		}
@@ -231,7 +232,7 @@ func TestLogsOfLivesToComeStay(t *testing.T) {
 		o.View.Newest, o.View.Departed = 4, []uint32{4}
 	})
 	s := c.servers[0]
-	eventually(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.seeking.view == s.view.Number })
+	testkit.Eventually(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.seeking.view == s.view.Number })
 	incarnations, err := log.Incarnations(t.Context())
 	if err != nil || !slices.Contains(incarnations, 5) || !slices.Contains(incarnations, 6) || !slices.Contains(incarnations, 1) || slices.Contains(incarnations, 2) || slices.Contains(incarnations, 3) {
 		t.Errorf("there are logs of %v, %v", incarnations, err)

@@ -13,6 +13,7 @@ import (
 	"testing/quick"
 
 	"github.com/freshet-cache/freshet/codec"
+	"github.com/freshet-cache/freshet/internal/testkit"
 	"github.com/freshet-cache/freshet/store/journal"
 	"github.com/freshet-cache/freshet/store/memory"
 )
@@ -96,7 +97,7 @@ func TestMerge(t *testing.T) {
 	do(c.Delete(ctx, "never"))
 	sees(t, c, "never")
 	for _, s := range at { // whoever knows nothing sees it, sooner or later, everywhere
-		eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			b, _, err := s.Begin().Get(ctx, "cart")
 			return err == nil && b == nil
 		})
@@ -133,7 +134,7 @@ func TestMergeLosesNothing(t *testing.T) {
 	wg.Wait()
 	for _, sp := range at {
 		var last []byte
-		eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			var err error
 			last, _, err = sp.Begin().Get(ctx, "all")
 			return err == nil && len(wordsOf(t, last)) == adders*adds

@@ -10,6 +10,7 @@ import (
 
 	"github.com/freshet-cache/freshet/causal/mesh"
 	"github.com/freshet-cache/freshet/codec"
+	"github.com/freshet-cache/freshet/internal/testkit"
 )
 
 // merging is a step of a transaction that writes k.
@@ -304,7 +305,7 @@ func TestManyVersionsBecomeOne(t *testing.T) {
 	if b, _, err := at[0].Begin().Get(ctx, "k"); err != nil || len(wordsOf(t, b)) != compactAt {
 		t.Fatalf("%s, %v", b, err)
 	}
-	eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		rows, err := c.store.Load(ctx, "k")
 		return err == nil && len(rows[0].Siblings) == 1
 	})

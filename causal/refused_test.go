@@ -12,6 +12,7 @@ import (
 
 	"github.com/freshet-cache/freshet/causal/mesh"
 	"github.com/freshet-cache/freshet/causal/wire"
+	"github.com/freshet-cache/freshet/internal/testkit"
 	"github.com/freshet-cache/freshet/leader"
 	"github.com/freshet-cache/freshet/member"
 	"github.com/freshet-cache/freshet/member/view"
@@ -215,9 +216,9 @@ func TestLeavingAfterHavingBeenLeftOut(t *testing.T) {
 			t.Errorf("%+v", v)
 		}
 		r.setMute(at, true)
-		eventually(t, func() bool { v := r.throne.stored(t); return len(v.Ring) == 1 && v.Ring[0].Addr == "1" })
+		testkit.Eventually(t, func() bool { v := r.throne.stored(t); return len(v.Ring) == 1 && v.Ring[0].Addr == "1" })
 		r.setMute(at, false)
-		eventually(t, func() bool { return len(r.throne.stored(t).Ring) == 2 })
+		testkit.Eventually(t, func() bool { return len(r.throne.stored(t).Ring) == 2 })
 		writes(t, s, "x", "2")
 		r.throne.crown(-1)
 		time.Sleep(leadSlack) // nobody decides any more
@@ -348,7 +349,7 @@ func TestRequestsToTheStoreEndInTime(t *testing.T) {
 	if _, _, err := s.Get(ctx, "other"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return asked[memory.OpLoad] > 0 && asked[memory.OpPersist] > 0 && asked[memory.OpTruncate] > 0 && asked[memory.OpFetch] > 0

@@ -8,6 +8,7 @@ import (
 
 	"github.com/freshet-cache/freshet/causal/mesh"
 	"github.com/freshet-cache/freshet/causal/wire"
+	"github.com/freshet-cache/freshet/internal/testkit"
 	"github.com/freshet-cache/freshet/store/journal"
 	"github.com/freshet-cache/freshet/store/memory"
 )
@@ -94,7 +95,7 @@ func TestTruncationIsSpread(t *testing.T) {
 			s.settle.upto[1] = upto
 			s.mu.Unlock()
 			s.truncate()
-			eventually(t, func() bool {
+			testkit.Eventually(t, func() bool {
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				return !s.settle.busy

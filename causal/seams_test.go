@@ -14,6 +14,7 @@ import (
 
 	"github.com/freshet-cache/freshet/causal/mesh"
 	"github.com/freshet-cache/freshet/causal/wire"
+	"github.com/freshet-cache/freshet/internal/testkit"
 	"github.com/freshet-cache/freshet/leader"
 	"github.com/freshet-cache/freshet/member"
 	"github.com/freshet-cache/freshet/member/view"
@@ -132,7 +133,7 @@ func TestRingBeginsAnew(t *testing.T) {
 		k.with = func(o *Options) { o.Store = db }
 		ctx, first := t.Context(), k.join(t)
 		s := k.spaces[first].Begin()
-		eventually(t, func() bool { return s.Set(ctx, "x", "old") == nil })
+		testkit.Eventually(t, func() bool { return s.Set(ctx, "x", "old") == nil })
 		k.end(first, false)
 		ahead := uint64(time.Now().Add(30 * time.Minute).UnixMicro()) // somebody's clock
 		err := errors.Join(db.Begin(ctx, 2, journal.NewName()), db.Persist(ctx, journal.Write{
@@ -142,7 +143,7 @@ func TestRingBeginsAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 		next := k.join(t)
-		eventually(t, func() bool { return k.spaces[next].Begin().Set(ctx, "y", "new") == nil })
+		testkit.Eventually(t, func() bool { return k.spaces[next].Begin().Set(ctx, "y", "new") == nil })
 		if v := k.row(t, "y"); v != "new" {
 			t.Errorf("what was written last is %q in the store", v)
 		}
@@ -163,7 +164,7 @@ func TestNoWritesWithoutALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKingdom(t, &luck{r: rand.New(rand.NewPCG(1, 1))}, leaseLength, memory.Options{})
 		ctx, s := t.Context(), k.spaces[k.join(t)].Begin()
-		eventually(t, func() bool { return s.Set(ctx, "x", "1") == nil })
+		testkit.Eventually(t, func() bool { return s.Set(ctx, "x", "1") == nil })
 		k.setMute(0, true)
 		if err := s.Set(ctx, "x", "2"); err != nil {
 			t.Errorf("a write with a lease: %v", err)
@@ -176,7 +177,7 @@ func TestNoWritesWithoutALease(t *testing.T) {
 			t.Errorf("a read past the servers: %q, %v", v, err)
 		}
 		k.setMute(0, false)
-		eventually(t, func() bool { return s.Set(ctx, "x", "4") == nil })
+		testkit.Eventually(t, func() bool { return s.Set(ctx, "x", "4") == nil })
 		k.peace(t)
 	})
 	emptyPools()
@@ -286,15 +287,15 @@ func TestKindsOfRequests(t *testing.T) {
 		if _, _, err := c.spaces[0].Begin().Get(t.Context(), "never"); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, func() bool { return k.of(CallCollect) > 0 && k.of(CallTruncate) > 0 })
-		eventually(t, func() bool { return k.of(CallPoll) > 0 })
+		testkit.Eventually(t, func() bool { return k.of(CallCollect) > 0 && k.of(CallTruncate) > 0 })
+		testkit.Eventually(t, func() bool { return k.of(CallPoll) > 0 })
 		if log, persist := k.of(CallLog), k.of(CallPersist); (log > 0) != async || (persist > 0) == async || k.of(CallLoad) == 0 || (k.of(CallMerge) > 0) != async || (k.of(CallClaim) > 0) != async {
 			t.Errorf("async %v: %v", async, k.n)
 		}
 		collected, server := k.of(CallCollect), c.servers[0]
 		for range 5 * settleBeats {
 			server.truncate()
-			eventually(t, func() bool { server.mu.Lock(); defer server.mu.Unlock(); return !server.settle.busy })
+			testkit.Eventually(t, func() bool { server.mu.Lock(); defer server.mu.Unlock(); return !server.settle.busy })
 		}
 		if n := k.of(CallCollect); n > collected+1 {
 			t.Errorf("async %v: the store was told to collect %d times, and then %d", async, collected, n)

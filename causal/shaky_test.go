@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/causal/mesh"
+	"github.com/freshet-cache/freshet/internal/testkit"
 	"github.com/freshet-cache/freshet/member"
 	"github.com/freshet-cache/freshet/store/journal"
 	"github.com/freshet-cache/freshet/store/memory"
@@ -226,7 +227,7 @@ func tolerable(t *testing.T, err error) {
 // reads waits until a session reads a value of a key.
 func reads(t *testing.T, s *Session[string], key, want string) {
 	t.Helper()
-	eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		v, _, err := s.Get(t.Context(), key)
 		tolerable(t, err)
 		return err == nil && v == want
@@ -236,7 +237,7 @@ func reads(t *testing.T, s *Session[string], key, want string) {
 // writes waits until a session can write.
 func writes(t *testing.T, s *Session[string], key, value string) {
 	t.Helper()
-	eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		err := s.Set(t.Context(), key, value)
 		tolerable(t, err)
 		return err == nil
@@ -262,7 +263,7 @@ func TestARingBeginsWhateverIsNotAnswered(t *testing.T) {
 					r.db.lose("merge", 1<<30)
 					s := r.spaces[r.join(t)].Begin()
 					writes(t, s, "w", "older")
-					eventually(t, func() bool { // the journal has truncated it
+					testkit.Eventually(t, func() bool { // the journal has truncated it
 						_, settled, err := r.db.Journal.Entries(t.Context(), 1, 0, 1)
 						return err == nil && (c.async || settled == 1)
 					})
@@ -277,8 +278,8 @@ func TestARingBeginsWhateverIsNotAnswered(t *testing.T) {
 					next := r.join(t)
 					reads(t, roam(t, s, r.spaces[next]), "x", "old")
 					writes(t, r.spaces[next].Begin(), "y", "new")
-					eventually(t, func() bool { return len(r.throne.stored(t).Departed) == 0 && at.owes(what) == 0 })
-					eventually(t, func() bool { return r.row(t, "x") == "old" && r.row(t, "y") == "new" })
+					testkit.Eventually(t, func() bool { return len(r.throne.stored(t).Departed) == 0 && at.owes(what) == 0 })
+					testkit.Eventually(t, func() bool { return r.row(t, "x") == "old" && r.row(t, "y") == "new" })
 					r.peace(t)
 					if t.Failed() {
 						t.Logf("async: %v; %s, and %d answers are lost", c.async, what, lost)
@@ -323,7 +324,7 @@ func TestAnAsynchronousSpaceStaysSo(t *testing.T) {
 		r.end(0, false)
 		r.with = func(o *Options) { o.Store, o.Logger = r.db, r.said.logger() }
 		without := r.join(t)
-		eventually(t, func() bool { return r.said.has("give Options.Log") })
+		testkit.Eventually(t, func() bool { return r.said.has("give Options.Log") })
 		if _, _, err := roam(t, s, r.spaces[without]).Get(t.Context(), "x"); !errors.Is(err, ErrJoining) {
 			t.Errorf("it answers: %v", err)
 		}
@@ -350,7 +351,7 @@ func TestARingAndItsServerDoNotWaitForEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	var s *Server
-	eventually(t, func() bool { s, err = r.Server(); return err == nil })
+	testkit.Eventually(t, func() bool { s, err = r.Server(); return err == nil })
 	told := make(chan struct{})
 	go func() {
 		defer close(told)

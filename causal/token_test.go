@@ -13,6 +13,7 @@ import (
 	"github.com/freshet-cache/freshet/causal/mesh"
 	"github.com/freshet-cache/freshet/causal/wire"
 	"github.com/freshet-cache/freshet/codec"
+	"github.com/freshet-cache/freshet/internal/testkit"
 	"github.com/freshet-cache/freshet/store/memory"
 )
 
@@ -101,7 +102,7 @@ func TestTokensStaySmall(t *testing.T) {
 		}
 	}
 	var s *Session[string]
-	eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		s = c.spaces[0].Begin()
 		if _, _, err := s.Get(ctx, "k"); err != nil {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/freshet-cache/freshet/internal/testkit"
 	"github.com/freshet-cache/freshet/store/memory"
 )
 
@@ -26,7 +27,7 @@ func TestTransactions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		_, ok, err := c.spaces[2].Begin().Get(ctx, "a4")
 		return err == nil && ok
 	})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/check"
+	"github.com/freshet-cache/freshet/internal/testkit"
 	"github.com/freshet-cache/freshet/store/memory"
 )
 
@@ -27,7 +28,7 @@ func TestJoinAndCrash(t *testing.T) {
 	}
 	c.enter(func(v *View) { v.Ring, v.Newest = append(v.Ring, RingServer{3, "2"}), 3 })
 	c.start(t, true)
-	eventually(t, func() bool { return c.servers[2].Joined() })
+	testkit.Eventually(t, func() bool { return c.servers[2].Joined() })
 	at3 := roam(t, s, c.spaces[2])
 	for i := range 200 {
 		if v, _, err := at3.Get(ctx, fmt.Sprint("k", i)); err != nil || v != fmt.Sprint("v", i) {
@@ -43,7 +44,7 @@ func TestJoinAndCrash(t *testing.T) {
 	c.enter(func(v *View) { v.Ring, v.Departed = v.Ring[:2], []uint32{3} })
 	for i := range 200 {
 		at := roam(t, at3, c.spaces[i%2])
-		eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			v, _, err := at.Get(ctx, fmt.Sprint("k", i))
 			if err != nil && !errors.Is(err, ErrBehind) {
 				t.Fatal(err)
@@ -79,7 +80,7 @@ func TestJoinBehindManyWrites(t *testing.T) {
 	})
 	c.mu.Unlock()
 	c.start(t, true)
-	eventually(t, func() bool { return c.servers[2].Joined() })
+	testkit.Eventually(t, func() bool { return c.servers[2].Joined() })
 	at3 := roam(t, s, c.spaces[2])
 	for i := range 6 {
 		if v, _, err := at3.Get(ctx, fmt.Sprint("k", i)); err != nil || v != value {
@@ -123,7 +124,7 @@ func TestLeftBehind(t *testing.T) {
 		}
 		s = roam(t, s, c.spaces[1])
 		if i%2 == 0 {
-			eventually(t, func() bool { // nothing is carried any more
+			testkit.Eventually(t, func() bool { // nothing is carried any more
 				_, _, err := s.Get(ctx, "a")
 				return err == nil && len(s.m.Carried)+len(s.m.Bare) == 0
 			})
@@ -172,14 +173,14 @@ func TestAllRestart(t *testing.T) {
 	c.view = View{Number: 2, Ring: []RingServer{{3, "2"}}, Departed: []uint32{1, 2}, Newest: 3}
 	c.start(t, false)
 	at := roam(t, s, c.spaces[2])
-	eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		v, _, err := at.Get(ctx, "k")
 		if err != nil && !errors.Is(err, ErrBehind) {
 			t.Fatal(err)
 		}
 		return v == "49"
 	})
-	eventually(t, func() bool { // when what they had acknowledged is recovered
+	testkit.Eventually(t, func() bool { // when what they had acknowledged is recovered
 		err := at.Set(ctx, "k", "50")
 		if err != nil && !errors.Is(err, ErrBehind) {
 			t.Fatal(err)
@@ -200,7 +201,7 @@ func TestCausalWhileTheRingChanges(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	for range 12 {
 		n := len(h.now())
-		eventually(t, func() bool { return len(h.now()) > n+150 })
+		testkit.Eventually(t, func() bool { return len(h.now()) > n+150 })
 		c.mu.Lock()
 		switch ring := c.view.Ring; {
 		case len(ring) < 3 || r.IntN(2) == 0 && len(ring) < 5:

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/check"
+	"github.com/freshet-cache/freshet/internal/testkit"
 	"github.com/freshet-cache/freshet/store/memory"
 )
 
@@ -129,7 +130,7 @@ func (c *cluster) agrees(t *testing.T) {
 	t.Helper()
 	for k := range 6 {
 		key := fmt.Sprint("k", k)
-		eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			rows, err := c.store.Load(t.Context(), key)
 			if err != nil {
 				return false

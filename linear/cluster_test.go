@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/check"
+	"github.com/freshet-cache/freshet/internal/testkit"
 	"github.com/freshet-cache/freshet/leader"
 	"github.com/freshet-cache/freshet/linear/clink"
 	"github.com/freshet-cache/freshet/shard"
@@ -289,21 +290,21 @@ func TestEntriesMoveAlong(t *testing.T) {
 	owner := func(key string) int {
 		return slices.IndexFunc(c.caches, func(cache *Cache[string]) bool { return cache.Owns(key) })
 	}
-	eventually(t, func() bool { // the slices are spread, and stay
+	testkit.Eventually(t, func() bool { // the slices are spread, and stay
 		spread := map[int]bool{owner("k1"): true, owner("k4"): true, owner("k7"): true}
 		return len(spread) == 2 && !spread[-1]
 	})
 	from := owner("k7")
 	for i := range 500 {
-		eventually(t, func() bool { return c.caches[from].Put(ctx, fmt.Sprintf("k7%03d", i), "v") == nil })
+		testkit.Eventually(t, func() bool { return c.caches[from].Put(ctx, fmt.Sprintf("k7%03d", i), "v") == nil })
 	}
 	if !c.assigner.Move("k7", fmt.Sprint("n", 1-from)) {
 		t.Fatal("it does not move")
 	}
-	eventually(t, func() bool { return n.events[clink.Transferred].Load() >= 500 })
+	testkit.Eventually(t, func() bool { return n.events[clink.Transferred].Load() >= 500 })
 	loads := n.loads.Load()
 	for i := range 500 {
-		eventually(t, func() bool { // the lease may lapse for a moment on a busy machine
+		testkit.Eventually(t, func() bool { // the lease may lapse for a moment on a busy machine
 			e, ok := c.caches[1-from].Peek(fmt.Sprintf("k7%03d", i))
 			return ok && e.Value == "v"
 		})
@@ -323,7 +324,7 @@ func TestEntriesOutliveACut(t *testing.T) {
 	owner := func(key string) int {
 		return slices.IndexFunc(c.caches, func(cache *Cache[string]) bool { return cache.Owns(key) })
 	}
-	eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		spread := map[int]bool{owner("k1"): true, owner("k4"): true, owner("k7"): true}
 		return len(spread) == 2 && !spread[-1]
 	})
@@ -333,17 +334,17 @@ func TestEntriesOutliveACut(t *testing.T) {
 		if i%10 == 9 { // which is not handed over, and goes on where it stays
 			ttl = time.Hour
 		}
-		eventually(t, func() bool { _, err := c.caches[from].PutTTL(ctx, key(i), "v", ttl); return err == nil })
+		testkit.Eventually(t, func() bool { _, err := c.caches[from].PutTTL(ctx, key(i), "v", ttl); return err == nil })
 	}
 	c.assigner.Cut(key(200), key(300))
-	eventually(t, func() bool { // messages overtake each other here, and a recall must not
+	testkit.Eventually(t, func() bool { // messages overtake each other here, and a recall must not
 		h := c.nodes[from].Load().Acquire(key(200))
 		return h != nil && h.Low == key(200)
 	})
 	if !c.assigner.Move(key(200), fmt.Sprint("n", 1-from)) {
 		t.Fatal("it does not move")
 	}
-	eventually(t, func() bool { return n.events[clink.Transferred].Load() >= 90 })
+	testkit.Eventually(t, func() bool { return n.events[clink.Transferred].Load() >= 90 })
 	for i := range 500 {
 		at, moved := from, i >= 200 && i < 300
 		if moved {
@@ -354,17 +355,6 @@ func TestEntriesOutliveACut(t *testing.T) {
 		}
 		if owner(key(i)) != at {
 			t.Fatalf("%s has moved to %d", key(i), owner(key(i)))
-		}
-	}
-}
-
-func eventually(t *testing.T, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(30 * time.Second); !ok(); <-tick.C {
-		if time.Now().After(end) {
-			t.Fatal("it never came to that")
 		}
 	}
 }

@@ -11,15 +11,16 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/check"
+	"github.com/freshet-cache/freshet/internal/testkit"
 	"github.com/freshet-cache/freshet/store/memory"
 )
 
 // share has every other node keep a copy of key, and returns the owner.
 func (c *cluster) share(t *testing.T, key string) int {
 	t.Helper()
-	eventually(t, func() bool { return c.assigner.Replicate(key, len(c.caches)-1) })
+	testkit.Eventually(t, func() bool { return c.assigner.Replicate(key, len(c.caches)-1) })
 	owner := -1
-	eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		owner = slices.IndexFunc(c.caches, func(cache *Cache[string]) bool { return cache.Owns(key) })
 		copies := 0
 		for _, cache := range c.caches {
@@ -60,7 +61,7 @@ func TestReplicasFollow(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, cache := range c.caches {
-		eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			e, err := cache.GetEntry(ctx, "k4")
 			if err != nil || e.Value != "passing" || e.TTL <= 0 || e.TTL > time.Hour {
 				t.Fatalf("%+v, %v", e, err)
@@ -98,9 +99,9 @@ func TestSilentReplica(t *testing.T) {
 		t.Fatal(err)
 	}
 	silent := (owner + 1) % 3
-	eventually(t, func() bool { e, _ := c.caches[silent].GetEntry(ctx, "k4"); return e.Hit })
+	testkit.Eventually(t, func() bool { e, _ := c.caches[silent].GetEntry(ctx, "k4"); return e.Hit })
 	c.mute(silent)
-	eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		for _, cache := range c.caches {
 			if err := cache.Put(ctx, "k4", "new"); err == nil {
 				return true

@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/freshet-cache/freshet/internal/testkit"
 )
 
 // admin asks a node's admin address, with a password if there is one.
@@ -60,7 +62,7 @@ func TestTheAdminAddress(t *testing.T) {
 	p := start(t, func(c *Config) { c.Nodes = 2 })
 	listen, _ := p.Addr(0)
 	c := dial(t, listen)
-	comesTrue(t, "every slice takes writes", func() bool { return p.Health().Status == "SAFE" })
+	testkit.True(t, "every slice takes writes", func() bool { return p.Health().Status == "SAFE" })
 	for _, x := range []struct {
 		method, path string
 		form         url.Values

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/freshet-cache/freshet/internal/testkit"
 	"github.com/freshet-cache/freshet/linear"
 	"github.com/freshet-cache/freshet/linear/clink"
 	"github.com/freshet-cache/freshet/store"
@@ -156,7 +157,7 @@ func TestGaugesShowWhatThereIs(t *testing.T) {
 	if got := metric(t, n, "freshet_connections"); got != 2 {
 		t.Errorf("%v connections of clients", got)
 	}
-	comesTrue(t, "the members are known", func() bool { m := p.watch.membership.Load(); return m != nil && len(m.Members) == 2 })
+	testkit.True(t, "the members are known", func() bool { m := p.watch.membership.Load(); return m != nil && len(m.Members) == 2 })
 	p.stopWatch()
 	m := &Membership{Unwritable: 3}
 	for i := range maxMemberSeries + 10 {

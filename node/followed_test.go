@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/freshet-cache/freshet/internal/testkit"
 	"github.com/freshet-cache/freshet/peer"
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
@@ -84,9 +85,9 @@ func TestLinksThatAreReadThrough(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
-	comesTrue(t, "the link is forgotten", func() bool { return watched() == 0 })
-	comesTrue(t, "nothing is remembered", func() bool { return x.counts().keys == 0 })
-	comesTrue(t, "the client hears that what it has read may be old", func() bool {
+	testkit.True(t, "the link is forgotten", func() bool { return watched() == 0 })
+	testkit.True(t, "nothing is remembered", func() bool { return x.counts().keys == 0 })
+	testkit.True(t, "the client hears that what it has read may be old", func() bool {
 		got := c.told()
 		return slices.Contains(got, "[invalidate ["+theirs[0]+"]]") || slices.Contains(got, "[invalidate (nil)]")
 	})

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/freshet-cache/freshet/internal/testkit"
 	"github.com/freshet-cache/freshet/link"
 	"github.com/freshet-cache/freshet/peer"
 	"github.com/freshet-cache/freshet/shard"
@@ -64,7 +65,7 @@ func TestSinceWhenANodeIsLost(t *testing.T) {
 // answer for a while, the process says that it is lost, and what it owned.
 func TestMembersAreThoseOfTheLeader(t *testing.T) {
 	p, _, _ := twoNodes(t, nil)
-	comesTrue(t, "the leader knows its members", func() bool { m := p.watch.membership.Load(); return m != nil && len(m.Members) == 2 })
+	testkit.True(t, "the leader knows its members", func() bool { m := p.watch.membership.Load(); return m != nil && len(m.Members) == 2 })
 	away, out := quiet(Config{Lease: time.Hour, Coordinator: "embedded"})
 	x := peer.New(peer.Options{Version: frameVersion, Message: func([]byte) {}, Request: func(context.Context, []byte) []byte { return nil }})
 	defer x.Close()

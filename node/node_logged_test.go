@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/freshet-cache/freshet/internal/testkit"
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
@@ -17,7 +18,7 @@ func TestTheLogTellsWhatANodeDoes(t *testing.T) {
 	keysByNode(t, p, 1)
 	told := func(event string, fields ...string) {
 		t.Helper()
-		comesTrue(t, fmt.Sprintf("the log has one %s with %q; it has %q", event, fields, out.lines(event)), func() bool { return len(out.lines(event, fields...)) == 1 })
+		testkit.True(t, fmt.Sprintf("the log has one %s with %q; it has %q", event, fields, out.lines(event)), func() bool { return len(out.lines(event, fields...)) == 1 })
 	}
 	for i, n := range p.nodes {
 		listen, admin := p.Addr(i)
@@ -27,7 +28,7 @@ func TestTheLogTellsWhatANodeDoes(t *testing.T) {
 		told("node_started", "node="+n.id, "store=memory:", "lease=10s", "redis="+listen, "admin=http://"+admin, "version="+Version)
 	}
 	c := dial(t, p.nodes[1].addr)
-	comesTrue(t, "the key is cut off", func() bool {
+	testkit.True(t, "the key is cut off", func() bool {
 		c.do("FR.SPLIT", "key")
 		r, _ := p.nodes[0].shard.Table().Find("key")
 		return r.Low == "key"
@@ -37,19 +38,19 @@ func TestTheLogTellsWhatANodeDoes(t *testing.T) {
 	if r.Node == to.incarnation {
 		from, to = to, from
 	}
-	comesTrue(t, "the key moves", func() bool { return c.do("FR.MOVE", "key", to.id).Text == "OK" })
+	testkit.True(t, "the key moves", func() bool { return c.do("FR.MOVE", "key", to.id).Text == "OK" })
 	told("slice_moved", "range="+p.hashedRange(r.Range), "from="+from.id, "to="+to.id, "why=operator")
 	replicate(t, p, "hot", 1)
 	told("replicas_changed", "n=1")
 	c.answers("OK", "CONFIG", "SET", "log-level", "debug")
 	told("config_changed", "name=log-level", "value=debug", "by="+c.nc.LocalAddr().String())
-	comesTrue(t, "the node is drained", func() bool { return c.do("FR.DRAIN").Text == "OK" })
+	testkit.True(t, "the node is drained", func() bool { return c.do("FR.DRAIN").Text == "OK" })
 	told("drain_began", "node=node2")
 	told("drain_done", "node=node2")
 	if began, done := out.lines("drain_began")[0], out.lines("drain_done")[0]; !strings.Contains(done, began[strings.Index(began, "slices="):]) || strings.Contains(began, "slices=0") {
 		t.Errorf("%q, then %q", began, done)
 	}
-	comesTrue(t, "the log says where the slices went", func() bool { return len(out.lines("slice_moved", "from=node2", "to=node1", "why=drain")) > 0 })
+	testkit.True(t, "the log says where the slices went", func() bool { return len(out.lines("slice_moved", "from=node2", "to=node1", "why=drain")) > 0 })
 	for _, event := range []string{"data_refused", "clock_jump", "node_lost", "node_joined", "leader_changed", "outcome_unknown"} {
 		if lines := out.lines(event); len(lines) > 0 {
 			t.Errorf("the log tells of what did not happen: %q", lines)

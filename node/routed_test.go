@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/freshet-cache/freshet/internal/testkit"
 	"github.com/freshet-cache/freshet/peer"
 	"github.com/freshet-cache/freshet/resp"
 )
@@ -100,13 +101,13 @@ func TestNodesRefuseWhatTheyCannotRead(t *testing.T) {
 		}
 	}
 	for kind, want := range map[byte]string{frameHello: p.cluster, frameState: `{"id":"n2"`, frameMembers: `{"members":[`} {
-		comesTrue(t, fmt.Sprintf("a question of kind %c is answered with %s", kind, want), func() bool {
+		testkit.True(t, fmt.Sprintf("a question of kind %c is answered with %s", kind, want), func() bool {
 			got, rest := answeredBy(t, n, nil, frameOf(kind, ""))
 			return got == answerDone && strings.HasPrefix(rest, want)
 		})
 	}
 	for _, kind := range []byte{frameWho, frameLiving} {
-		comesTrue(t, fmt.Sprintf("a question of kind %c names both nodes", kind), func() bool {
+		testkit.True(t, fmt.Sprintf("a question of kind %c names both nodes", kind), func() bool {
 			got, rest := answeredBy(t, n, nil, frameOf(kind, ""))
 			return got == answerDone && strings.Contains(rest, p.nodes[0].addr) && strings.Contains(rest, p.nodes[1].addr)
 		})
@@ -253,7 +254,7 @@ func TestMessagesHearOfTheirLinks(t *testing.T) {
 		t.Error("a link that broke is said to stand")
 	}
 	x.Tell(to, frameOf(frameMember, "")) // opens a link, for the next message
-	comesTrue(t, "the link stands again", func() bool { return x.Stands(to, peer.Control) })
+	testkit.True(t, "the link stands again", func() bool { return x.Stands(to, peer.Control) })
 	if x.Closed() {
 		t.Error("it is over before the end")
 	}

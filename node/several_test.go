@@ -9,22 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/freshet-cache/freshet/internal/testkit"
 	"github.com/freshet-cache/freshet/link"
 	"github.com/freshet-cache/freshet/peer"
 	"github.com/freshet-cache/freshet/resp"
 )
-
-// comesTrue waits for a condition, for a minute at most.
-func comesTrue(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(time.Minute); !ok(); <-tick.C {
-		if time.Now().After(end) {
-			t.Fatalf("it does not come true that %s", what)
-		}
-	}
-}
 
 // routed reports whether all nodes of a process know that a node owns a key.
 func routed(p *Process, key string, owner *Node) bool {
@@ -40,7 +29,7 @@ func routed(p *Process, key string, owner *Node) bool {
 // returns count keys of each.
 func keysByNode(t *testing.T, p *Process, count int) (keys [][]string) {
 	t.Helper()
-	comesTrue(t, "every node owns keys", func() bool {
+	testkit.True(t, "every node owns keys", func() bool {
 		least, most := 1<<30, 0
 		for _, n := range p.nodes {
 			own, _ := n.leased.Leases()
@@ -104,7 +93,7 @@ func TestDeadOwnerAmongSeveral(t *testing.T) {
 	}
 	c.answers("OK", mset("old", all...)...)
 	_ = p.nodes[1].close(context.Background())
-	comesTrue(t, "the link to the dead node is broken", func() bool {
+	testkit.True(t, "the link to the dead node is broken", func() bool {
 		return !p.nodes[0].peers.Stands(p.nodes[1].addr, peer.Writes)
 	})
 
@@ -178,7 +167,7 @@ func TestFlush(t *testing.T) {
 	fill()
 	c.answers("OK", "FLUSHDB", "ASYNC")
 	info := ""
-	comesTrue(t, "FLUSHDB ASYNC ends", func() bool {
+	testkit.True(t, "FLUSHDB ASYNC ends", func() bool {
 		info = c.do("INFO").Text
 		return strings.Contains(info, "flush_running:0")
 	})
@@ -228,7 +217,7 @@ func TestDeniedCommands(t *testing.T) {
 func TestUndrain(t *testing.T) {
 	p := start(t, func(c *Config) { c.Nodes, c.Lease = 2, time.Second })
 	c := dial(t, p.nodes[1].addr)
-	comesTrue(t, "the node is drained", func() bool { return c.do("FR.DRAIN").Text == "OK" })
+	testkit.True(t, "the node is drained", func() bool { return c.do("FR.DRAIN").Text == "OK" })
 	owned := func() (count int) {
 		for _, s := range p.nodes[1].shard.Table().Slices {
 			if s.Node == p.nodes[1].incarnation {
@@ -241,5 +230,5 @@ func TestUndrain(t *testing.T) {
 		t.Fatalf("a drained node holds %d slices", own)
 	}
 	c.answers("OK", "FR.UNDRAIN")
-	comesTrue(t, "the node has slices again", func() bool { return owned() > 0 && p.nodes[1].ready() })
+	testkit.True(t, "the node has slices again", func() bool { return owned() > 0 && p.nodes[1].ready() })
 }

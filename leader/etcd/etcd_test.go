@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/internal/etcdserver"
+	"github.com/freshet-cache/freshet/internal/testkit"
 	"github.com/freshet-cache/freshet/leader"
 )
 
@@ -76,17 +77,6 @@ func lead(t *testing.T, c *Coordinator) leader.Leadership {
 	return l
 }
 
-func until(t *testing.T, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(time.Minute); !ok(); <-tick.C {
-		if time.Now().After(end) {
-			t.Fatal("it never came to that")
-		}
-	}
-}
-
 // One leads at a time; what it saved survives it, and whoever is deposed can save
 // nothing more.
 func TestOneLeadsAtATime(t *testing.T) {
@@ -99,7 +89,7 @@ func TestOneLeadsAtATime(t *testing.T) {
 	if first.State != nil || first.Gone != nil || a.opt.Clock.Now() >= first.Until() {
 		t.Errorf("%+v", first)
 	}
-	until(t, func() bool { return a.Leader() == "a:1" && b.Leader() == "a:1" })
+	testkit.Eventually(t, func() bool { return a.Leader() == "a:1" && b.Leader() == "a:1" })
 	next := make(chan leader.Leadership, 1)
 	go func() {
 		if l, err := b.Lead(t.Context()); err == nil {
@@ -130,7 +120,7 @@ func TestOneLeadsAtATime(t *testing.T) {
 	if err := a.Save(t.Context(), first.Term, []byte("late")); !errors.Is(err, leader.ErrDeposed) {
 		t.Errorf("the deposed has saved: %v", err)
 	}
-	until(t, func() bool { return a.Leader() == "b:1" })
+	testkit.Eventually(t, func() bool { return a.Leader() == "b:1" })
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -200,19 +190,19 @@ func TestMembersAreLost(t *testing.T) {
 	a := cluster(t, "a:1")[0]
 	l := lead(t, a)
 	s.Kill(0)
-	until(t, func() bool { return a.Save(t.Context(), l.Term, []byte("with two")) == nil })
+	testkit.Eventually(t, func() bool { return a.Save(t.Context(), l.Term, []byte("with two")) == nil })
 	s.Kill(1)
 	if err := a.Save(t.Context(), l.Term, []byte("with one")); err == nil || errors.Is(err, leader.ErrDeposed) {
 		t.Errorf("a save without a quorum: %v", err)
 	}
-	until(t, func() bool { return a.opt.Clock.Now() >= l.Until() })
+	testkit.Eventually(t, func() bool { return a.opt.Clock.Now() >= l.Until() })
 	for i := range 2 {
 		if err := s.Resume(i); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var again leader.Leadership
-	until(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		var err error
 		again, err = a.Lead(t.Context())
 		return err == nil
