@@ -40,7 +40,7 @@ func TestOffersAreTakenWhole(t *testing.T) {
 		if peers.asked[0] != askOffer {
 			t.Fatalf("%q", peers.asked)
 		}
-		read := func(b []byte) (lease.Gen, []Offer, bool) { f := fields{b: b}; return f.offers() }
+		read := func(b []byte) (lease.Gen, []Offer, bool) { f := read(b); return f.offers() }
 		after, got, ok := read(peers.asked[1:])
 		if !ok || after != 77 || len(got) != n || n > 0 && !reflect.DeepEqual(got, batch[:n]) {
 			t.Errorf("%d entries arrive as %+v after %d, %v", n, got, after, ok)
@@ -61,7 +61,7 @@ func TestOffersAreTakenWhole(t *testing.T) {
 		}
 	}
 	for flag := range byte(8) {
-		f := fields{b: []byte{5, 1, flag, 2, 1, 'k', 0}}
+		f := read([]byte{5, 1, flag, 2, 1, 'k', 0})
 		if _, _, ok := f.offers(); ok != (flag < 4) {
 			t.Errorf("flag %d: %v", flag, ok)
 		}

@@ -27,8 +27,8 @@ func (hooks) Self() string { return "" }
 
 // Call implements Peers.
 func (h hooks) Call(ctx context.Context, next string, request []byte) ([]byte, error) {
-	f := fields{b: request}
-	if f.byte() != askOffer || h.offer == nil {
+	f := read(request)
+	if f.Byte() != askOffer || h.offer == nil {
 		return nil, ErrUnreached
 	}
 	after, batch, ok := f.offers()

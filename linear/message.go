@@ -3,6 +3,7 @@ package linear
 import (
 	"encoding/binary"
 
+	"github.com/freshet-cache/freshet/internal/packed"
 	"github.com/freshet-cache/freshet/linear/replica"
 	"github.com/freshet-cache/freshet/shard/lease"
 )
@@ -37,39 +38,32 @@ func appendMessage(b []byte, m replica.Message) []byte {
 	case replica.Report:
 		num(sayReport, m.Gen)
 		b = append(binary.AppendUvarint(b, m.N), flags(m.Open, false))
-		b = appendBytes(b, m.From)
+		b = packed.AppendString(b, m.From)
 	}
 	return b
 }
 
 func decodeMessage(b []byte) (m replica.Message, ok bool) {
-	f := fields{b: b}
-	kind, gen := f.byte(), lease.Gen(f.num())
+	f := read(b)
+	kind, gen := f.Byte(), lease.Gen(f.Uint())
 	switch kind {
 	case sayCacheable:
 		m = replica.Cacheable{Gen: gen}
 	case sayInvalidate:
-		m = replica.Invalidate{Gen: gen, N: f.num()}
+		m = replica.Invalidate{Gen: gen, N: f.Uint()}
 	case sayFinish:
-		in := replica.Finish{Gen: gen, N: f.num()}
-		if !f.whole() {
-			exists := f.flag()
-			in.Row = &replica.Row{Exists: exists, Version: f.num(), Value: append([]byte(nil), f.b...)}
-			f.b = nil
+		in := replica.Finish{Gen: gen, N: f.Uint()}
+		if !f.Done() {
+			exists := f.Flag()
+			in.Row = &replica.Row{Exists: exists, Version: f.Uint(), Value: append([]byte(nil), f.Rest()...)}
 		}
 		m = in
 	case sayReport:
-		m = replica.Report{Gen: gen, N: f.num(), Open: f.flag(), From: string(f.bytes())}
+		m = replica.Report{Gen: gen, N: f.Uint(), Open: f.Flag(), From: f.Text()}
 	default:
 		return nil, false
 	}
-	return m, f.whole()
-}
-
-func (f *fields) flag() bool {
-	b := f.byte()
-	f.bad = f.bad || b > 1
-	return b == 1
+	return m, f.Done()
 }
 
 // flags returns a byte with a and b as its first two bits.

@@ -17,8 +17,8 @@ func TestOffersArriveWhole(t *testing.T) {
 	for n := range len(batch) + 1 {
 		req := appendOffers(nil, 1<<33, batch[:n])
 		read := func(b []byte) (lease.Gen, []Offer, bool) {
-			f := fields{b: b}
-			if f.byte() != askOffer {
+			f := read(b)
+			if f.Byte() != askOffer {
 				return 0, nil, false
 			}
 			return f.offers()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/freshet-cache/freshet/internal/packed"
 	"github.com/freshet-cache/freshet/linear/clink"
 	"github.com/freshet-cache/freshet/linear/crossowner"
 	"github.com/freshet-cache/freshet/shard"
@@ -105,15 +106,15 @@ var errRequest = errors.New("linear: a request of another node cannot be read; r
 
 // serve answers a request of another node.
 func (c *Cache[V]) serve(ctx context.Context, request []byte) []byte {
-	f := fields{b: request}
-	switch f.byte() {
+	f := read(request)
+	switch f.Byte() {
 	case askRead:
-		if key := string(f.bytes()); f.whole() {
+		if key := f.Text(); f.Done() {
 			return c.serveRead(ctx, key)
 		}
 	case askLock:
 		id, keys := f.id(), f.strings()
-		if f.whole() && len(keys) > 0 && id != (clink.ID{}) {
+		if f.Done() && len(keys) > 0 && id != (clink.ID{}) {
 			ctx, cancel := context.WithTimeout(ctx, c.opt.Timeout) // the coordinator waits no longer
 			defer cancel()
 			guards, err := c.lock(ctx, id, keys)
@@ -127,8 +128,8 @@ func (c *Cache[V]) serve(ctx context.Context, request []byte) []byte {
 			return out
 		}
 	case askSettle:
-		id, status := f.id(), f.byte()
-		if f.whole() && status <= byte(crossowner.StatusUnknown) {
+		id, status := f.id(), f.Byte()
+		if f.Done() && status <= byte(crossowner.StatusUnknown) {
 			return []byte{sayYes, byte(c.settle(ctx, id, crossowner.Status(status)))}
 		}
 	case askOffer:
@@ -196,14 +197,14 @@ func (c *Cache[V]) fetch(ctx context.Context, key string) (e Entry[V], ok bool) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.opt.Timeout/4) // leave time to ask the store if the owner does not answer
 	defer cancel()
-	b, err := c.call(ctx, owner, appendBytes([]byte{askRead}, key))
+	b, err := c.call(ctx, owner, packed.AppendString([]byte{askRead}, key))
 	if err != nil {
 		return e, false
 	}
-	f := fields{b: b}
-	flag := f.byte()
-	row := clink.Row{Exists: flag == 1, Version: f.num(), Value: f.b}
-	if f.bad || flag > 1 {
+	f := read(b)
+	flag := f.Byte()
+	row := clink.Row{Exists: flag == 1, Version: f.Uint(), Value: f.Rest()}
+	if f.Bad() || flag > 1 {
 		return e, false
 	}
 	e, err = c.decode(row)
@@ -214,7 +215,7 @@ func (c *Cache[V]) askToLock(ctx context.Context, owner string, id clink.ID, key
 	req := append([]byte{askLock}, id[:]...)
 	req = binary.AppendUvarint(req, uint64(len(keys)))
 	for _, k := range keys {
-		req = appendBytes(req, k)
+		req = packed.AppendString(req, k)
 	}
 	b, err := c.call(ctx, owner, req)
 	if err != nil {
@@ -257,84 +258,42 @@ func appendOffers(b []byte, after lease.Gen, batch []Offer) []byte {
 			flag |= 2
 		}
 		b = binary.AppendUvarint(append(b, flag), o.Version)
-		b = appendBytes(appendBytes(b, o.Key), string(o.Value))
+		b = packed.AppendBytes(packed.AppendString(b, o.Key), o.Value)
 	}
 	return b
 }
 
-func appendBytes(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
-}
+// fields reads a message of another node.
+type fields struct{ packed.Reader }
 
-// fields reads a message field by field; bad stays set once a field was malformed.
-type fields struct {
-	b   []byte
-	bad bool
-}
-
-func (f *fields) whole() bool { return !f.bad && len(f.b) == 0 }
-
-func (f *fields) take(n uint64) []byte {
-	if n > uint64(len(f.b)) {
-		f.bad, f.b = true, nil
-		return nil
-	}
-	v := f.b[:n:n]
-	f.b = f.b[n:]
-	return v
-}
-
-func (f *fields) byte() byte {
-	if b := f.take(1); b != nil {
-		return b[0]
-	}
-	return 0xff
-}
-
-func (f *fields) num() uint64 {
-	n, w := binary.Uvarint(f.b)
-	if w <= 0 {
-		f.bad, f.b = true, nil
-		return 0
-	}
-	f.b = f.b[w:]
-	return n
-}
-
-func (f *fields) bytes() []byte { return f.take(f.num()) }
-
-// count reads how many items follow, each of which takes at least one byte.
-func (f *fields) count() uint64 {
-	n := f.num()
-	if n > uint64(len(f.b)) {
-		f.bad, f.b = true, nil
-		return 0
-	}
-	return n
-}
+func read(b []byte) fields { return fields{packed.Read(b)} }
 
 func (f *fields) id() (id clink.ID) {
-	copy(id[:], f.take(uint64(len(id))))
+	copy(id[:], f.Take(len(id)))
 	return id
 }
 
 // strings reads a list of strings, which must be sorted and different.
 func (f *fields) strings() (out []string) {
-	for range f.count() {
-		s := string(f.bytes())
-		f.bad = f.bad || len(out) > 0 && s <= out[len(out)-1]
+	for range f.Count() {
+		s := f.Text()
+		if len(out) > 0 && s <= out[len(out)-1] {
+			f.Fail()
+		}
 		out = append(out, s)
 	}
 	return out
 }
 
 func (f *fields) offers() (after lease.Gen, batch []Offer, ok bool) {
-	after = lease.Gen(f.num())
-	for range f.count() {
-		flag := f.byte()
-		o := Offer{Exists: flag&1 != 0, Bare: flag&2 != 0, Version: f.num(), Key: string(f.bytes()), Value: f.bytes()}
-		f.bad = f.bad || flag > 3
+	after = lease.Gen(f.Uint())
+	for range f.Count() {
+		flag := f.Byte()
+		o := Offer{Exists: flag&1 != 0, Bare: flag&2 != 0, Version: f.Uint(), Key: f.Text(), Value: f.Bytes()}
+		if flag > 3 {
+			f.Fail()
+		}
 		batch = append(batch, o)
 	}
-	return after, batch, f.whole()
+	return after, batch, f.Done()
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/freshet-cache/freshet/internal/packed"
 	"github.com/freshet-cache/freshet/linear/clink"
 	"github.com/freshet-cache/freshet/linear/crossowner"
 	"github.com/freshet-cache/freshet/shard"
@@ -26,7 +27,7 @@ func lockRequest(id byte, keys ...string) []byte {
 	b := append([]byte{askLock, id}, make([]byte, 15)...)
 	b = append(b, byte(len(keys)))
 	for _, k := range keys {
-		b = appendBytes(b, k)
+		b = packed.AppendString(b, k)
 	}
 	return b
 }
@@ -56,7 +57,7 @@ func TestRequestsOfOtherNodes(t *testing.T) {
 		}
 		e, _ := c.Peek("k")
 		ask := func(request []byte) string { return string(c.serve(t.Context(), request)) }
-		read := func(key string) []byte { return appendBytes([]byte{askRead}, key) }
+		read := func(key string) []byte { return packed.AppendString([]byte{askRead}, key) }
 		row := string(appendBytesOf(sayYes, 1, e.Version, "k"))
 		for name, r := range map[string]struct {
 			request []byte

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/internal/drive"
+	"github.com/freshet-cache/freshet/internal/packed"
 	"github.com/freshet-cache/freshet/leader"
 	"github.com/freshet-cache/freshet/leader/embedded"
 	"github.com/freshet-cache/freshet/leader/etcd"
@@ -354,19 +355,19 @@ func (p *Process) obeyed(frame []byte) []byte {
 
 // obey does what a frame orders, and says why not.
 func (p *Process) obey(frame []byte) (refused string) {
-	s := scan{b: frame[2:]}
-	key := string(s.bytes())
+	s := packed.Read(frame[2:])
+	key := s.Text()
 	switch {
 	case p.assigner == nil:
 		return "TRYAGAIN no assigner is here"
 	case frame[1] == frameCopies:
-		if n := s.num(); s.bad || n > 64 || !p.assigner.Replicate(key, int(n)) {
+		if n := s.Uint(); s.Bad() || n > 64 || !p.assigner.Replicate(key, int(n)) {
 			return fmt.Sprintf("ERR not so many: a key has up to %d replicas (--max-replicas); or its slice is moving, try again", p.cfg.MaxReplicas)
 		}
 		return ""
 	}
-	switch id := string(s.bytes()); {
-	case s.bad:
+	switch id := s.Text(); {
+	case s.Bad():
 		return "ERR " + errFrame.Error()
 	case id == "":
 		if !p.assigner.Cut(key) {

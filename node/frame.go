@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/freshet-cache/freshet/internal/packed"
 	"github.com/freshet-cache/freshet/linear"
 	"github.com/freshet-cache/freshet/peer"
 	"github.com/freshet-cache/freshet/resp"
@@ -112,80 +113,42 @@ func (j *job) append(b []byte) []byte {
 	}
 	b = binary.AppendUvarint(b, uint64(len(j.watch)))
 	for _, w := range j.watch {
-		b = appendBytes(b, []byte(w.key))
+		b = packed.AppendBytes(b, []byte(w.key))
 		b = binary.AppendUvarint(b, w.version)
 	}
 	b = binary.AppendUvarint(b, uint64(len(j.cmds)))
 	for _, args := range j.cmds {
 		b = binary.AppendUvarint(b, uint64(len(args)))
 		for _, a := range args {
-			b = appendBytes(b, a)
+			b = packed.AppendBytes(b, a)
 		}
 	}
 	return b
-}
-
-func appendBytes(b, v []byte) []byte { return append(binary.AppendUvarint(b, uint64(len(v))), v...) }
-
-// scan reads fields off a frame; bad stays set once something was malformed.
-type scan struct {
-	b   []byte
-	bad bool
-}
-
-func (s *scan) num() uint64 {
-	n, w := binary.Uvarint(s.b)
-	if w <= 0 {
-		s.bad, s.b = true, nil
-		return 0
-	}
-	s.b = s.b[w:]
-	return n
-}
-
-// count is a number of things that take at least one byte each.
-func (s *scan) count() int {
-	n := s.num()
-	if n > uint64(len(s.b)) {
-		s.bad = true
-		return 0
-	}
-	return int(n)
-}
-
-func (s *scan) bytes() []byte {
-	n := s.count()
-	if s.bad {
-		return nil
-	}
-	v := s.b[:n:n]
-	s.b = s.b[n:]
-	return v
 }
 
 func decodeJob(b []byte) (*job, error) {
 	if len(b) < 4 || b[0] != frameVersion || b[1] != frameRun || b[2] != 2 && b[2] != 3 || b[3] > jobMulti|jobTrack|jobBy {
 		return nil, errFrame
 	}
-	j, s := &job{proto: int(b[2]), multi: b[3]&jobMulti != 0, track: b[3]&jobTrack != 0}, scan{b: b[4:]}
-	j.within = time.Duration(min(s.num(), maxWithin)) * time.Millisecond
+	j, s := &job{proto: int(b[2]), multi: b[3]&jobMulti != 0, track: b[3]&jobTrack != 0}, packed.Read(b[4:])
+	j.within = time.Duration(min(s.Uint(), maxWithin)) * time.Millisecond
 	if b[3]&jobBy != 0 {
-		j.by = int64(s.num())
+		j.by = int64(s.Uint())
 	}
-	for range s.count() {
-		j.watch = append(j.watch, watched{string(s.bytes()), s.num()})
+	for range s.Count() {
+		j.watch = append(j.watch, watched{s.Text(), s.Uint()})
 	}
-	for range s.count() {
+	for range s.Count() {
 		var args [][]byte
-		for range s.count() {
-			args = append(args, s.bytes())
+		for range s.Count() {
+			args = append(args, s.Bytes())
 		}
 		if len(args) == 0 {
 			return nil, errFrame
 		}
 		j.cmds = append(j.cmds, args)
 	}
-	if s.bad || len(s.b) > 0 {
+	if !s.Done() {
 		return nil, errFrame
 	}
 	return j, nil
@@ -209,13 +172,13 @@ func decodeEntry(b []byte) (linear.Entry[string], error) {
 	if len(b) == 0 || b[0] > 3 {
 		return linear.Entry[string]{}, errFrame
 	}
-	s := scan{b: b[1:]}
-	e := linear.Entry[string]{Exists: b[0]&1 != 0, Hit: b[0]&2 != 0, Version: s.num(), TTL: time.Duration(s.num())}
-	if s.bad {
+	s := packed.Read(b[1:])
+	e := linear.Entry[string]{Exists: b[0]&1 != 0, Hit: b[0]&2 != 0, Version: s.Uint(), TTL: time.Duration(s.Uint())}
+	if s.Bad() {
 		return e, errFrame
 	}
 	if e.Exists {
-		e.Value = string(s.b)
+		e.Value = string(s.Rest())
 	}
 	return e, nil
 }

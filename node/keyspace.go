@@ -9,6 +9,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/freshet-cache/freshet/internal/packed"
 	"github.com/freshet-cache/freshet/redis"
 	"github.com/freshet-cache/freshet/resp"
 )
@@ -104,16 +105,16 @@ func (n *Node) other(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.Wri
 func (n *Node) administer(ctx context.Context, name string, args [][]byte, w *resp.Writer) {
 	switch name {
 	case "fr.move":
-		n.order(ctx, appendBytes(appendBytes([]byte{frameVersion, frameMove}, args[1]), args[2]), w)
+		n.order(ctx, packed.AppendBytes(packed.AppendBytes([]byte{frameVersion, frameMove}, args[1]), args[2]), w)
 	case "fr.split":
-		n.order(ctx, appendBytes(appendBytes([]byte{frameVersion, frameMove}, args[1]), nil), w)
+		n.order(ctx, packed.AppendBytes(packed.AppendBytes([]byte{frameVersion, frameMove}, args[1]), nil), w)
 	case "fr.replicas":
 		copies, err := strconv.ParseUint(string(args[2]), 10, 16)
 		if err != nil {
 			w.Error("ERR FR.REPLICAS key n: n is a number, 0 lets the key's load decide")
 			return
 		}
-		n.order(ctx, binary.AppendUvarint(appendBytes([]byte{frameVersion, frameCopies}, args[1]), copies), w)
+		n.order(ctx, binary.AppendUvarint(packed.AppendBytes([]byte{frameVersion, frameCopies}, args[1]), copies), w)
 	case "fr.drain":
 		if err := n.Leave(ctx); err != nil {
 			w.Error("TRYAGAIN the node still owns slices: are there other nodes? " + err.Error())

@@ -3,6 +3,8 @@ package node
 import (
 	"strings"
 	"testing"
+
+	"github.com/freshet-cache/freshet/internal/packed"
 )
 
 // A version is not written for a value that is too long, or with a TTL that cannot be read; the row
@@ -86,16 +88,16 @@ func TestTokensOfOtherSpacesAreTold(t *testing.T) {
 // A frame that ends within a number is bad, and nothing but zeros is read from then on.
 func TestDamagedNumbers(t *testing.T) {
 	for _, b := range [][]byte{nil, {0x80}, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}} {
-		s := scan{b: b}
-		if n := s.num(); n != 0 || !s.bad {
+		s := packed.Read(b)
+		if n := s.Uint(); n != 0 || !s.Bad() {
 			t.Errorf("%x is read as %d", b, n)
 		}
-		if n, v := s.count(), s.bytes(); n != 0 || v != nil {
+		if n, v := s.Count(), s.Bytes(); n != 0 || v != nil {
 			t.Errorf("after %x, %d and %q are read", b, n, v)
 		}
 	}
-	s := scan{b: []byte{3, 1, 2}}
-	if n := s.count(); n != 0 || !s.bad {
+	s := packed.Read([]byte{3, 1, 2})
+	if n := s.Count(); n != 0 || !s.Bad() {
 		t.Errorf("of three things two follow, and %d are counted", n)
 	}
 }

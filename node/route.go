@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/internal/drive"
+	"github.com/freshet-cache/freshet/internal/packed"
 	"github.com/freshet-cache/freshet/linear"
 	"github.com/freshet-cache/freshet/peer"
 	"github.com/freshet-cache/freshet/redis"
@@ -122,8 +123,8 @@ func (n *Node) readFrom(ctx context.Context, addr string, key []byte, track *res
 	case err != nil:
 		return linear.Entry[string]{}, err
 	case len(b) > 1 && b[0] == answerNotOwner:
-		s := scan{b: b[1:]}
-		return linear.Entry[string]{}, notOwner{s.num()}
+		s := packed.Read(b[1:])
+		return linear.Entry[string]{}, notOwner{s.Uint()}
 	case len(b) == 0 || b[0] != answerDone:
 		return linear.Entry[string]{}, errFrame
 	}

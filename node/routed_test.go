@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/freshet-cache/freshet/internal/packed"
 	"github.com/freshet-cache/freshet/internal/testkit"
 	"github.com/freshet-cache/freshet/peer"
 	"github.com/freshet-cache/freshet/resp"
@@ -43,8 +44,8 @@ func TestNodesAnswerForWhatTheyOwn(t *testing.T) {
 			t.Errorf("%c: an own key is answered with %d, %+v, %v", kind, answer, e, err)
 		}
 		answer, rest = answeredBy(t, n, nil, frameOf(kind, other))
-		s := scan{b: []byte(rest)}
-		if answer != answerNotOwner || s.num() != version || s.bad {
+		s := packed.Read([]byte(rest))
+		if answer != answerNotOwner || s.Uint() != version || s.Bad() {
 			t.Errorf("%c: another node's key is answered with %d, %q", kind, answer, rest)
 		}
 	}
@@ -54,7 +55,7 @@ func TestNodesAnswerForWhatTheyOwn(t *testing.T) {
 	}
 	e, _ := n.cache.Peek(own)
 	answer, rest = answeredBy(t, n, nil, frameOf(frameStamp, own))
-	if s := (scan{b: []byte(rest)[1:]}); answer != answerDone || rest[0] != 1 || s.num() != e.Version {
+	if s := (packed.Read([]byte(rest)[1:])); answer != answerDone || rest[0] != 1 || s.Uint() != e.Version {
 		t.Errorf("the version of an own key is answered with %d, %q", answer, rest)
 	}
 	if answer, rest = answeredBy(t, n, nil, frameOf(frameStamp, mine[2])); answer != answerDone || rest[0] != 0 {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/freshet-cache/freshet/internal/packed"
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
@@ -22,7 +23,7 @@ func appendInvalid(b []byte, by cause, keys []string) []byte {
 	b = binary.AppendUvarint(append(b, frameVersion, frameInvalid, flags), uint64(by.conn))
 	b = binary.AppendUvarint(b, uint64(len(keys)))
 	for _, k := range keys {
-		b = appendBytes(b, []byte(k))
+		b = packed.AppendBytes(b, []byte(k))
 	}
 	return b
 }
@@ -31,12 +32,12 @@ func decodeInvalid(b []byte) (by cause, keys []string, err error) {
 	if len(b) < 3 || b[0] != frameVersion || b[1] != frameInvalid || b[2] > 3 {
 		return cause{}, nil, errFrame
 	}
-	s := scan{b: b[3:]}
-	by = cause{conn: int64(s.num()), write: true, reads: b[2]&2 != 0}
-	for range s.count() {
-		keys = append(keys, string(s.bytes()))
+	s := packed.Read(b[3:])
+	by = cause{conn: int64(s.Uint()), write: true, reads: b[2]&2 != 0}
+	for range s.Count() {
+		keys = append(keys, s.Text())
 	}
-	if s.bad || len(s.b) > 0 || (b[2]&1 != 0) != (keys == nil) || by.conn < 0 {
+	if !s.Done() || (b[2]&1 != 0) != (keys == nil) || by.conn < 0 {
 		return cause{}, nil, errFrame
 	}
 	return by, keys, nil
@@ -44,10 +45,10 @@ func decodeInvalid(b []byte) (by cause, keys []string, err error) {
 
 // appendAcquired says which slices the node at addr has taken over.
 func appendAcquired(b []byte, addr string, all []*takeover) []byte {
-	b = appendBytes(append(b, frameVersion, frameAcquired), []byte(addr))
+	b = packed.AppendBytes(append(b, frameVersion, frameAcquired), []byte(addr))
 	b = binary.AppendUvarint(b, uint64(len(all)))
 	for _, in := range all {
-		b = appendBytes(appendBytes(b, []byte(in.Low)), []byte(in.High))
+		b = packed.AppendBytes(packed.AppendBytes(b, []byte(in.Low)), []byte(in.High))
 	}
 	return b
 }
@@ -56,12 +57,12 @@ func decodeAcquired(b []byte) (addr string, all []*takeover, err error) {
 	if len(b) < 3 || b[0] != frameVersion || b[1] != frameAcquired {
 		return "", nil, errFrame
 	}
-	s := scan{b: b[2:]}
-	addr = string(s.bytes())
-	for range s.count() {
-		all = append(all, &takeover{Range: lease.Range{Low: string(s.bytes()), High: string(s.bytes())}})
+	s := packed.Read(b[2:])
+	addr = s.Text()
+	for range s.Count() {
+		all = append(all, &takeover{Range: lease.Range{Low: s.Text(), High: s.Text()}})
 	}
-	if s.bad || len(s.b) > 0 {
+	if !s.Done() {
 		return "", nil, errFrame
 	}
 	return addr, all, nil

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/freshet-cache/freshet/internal/packed"
 	"github.com/freshet-cache/freshet/link"
 	"github.com/freshet-cache/freshet/peer"
 	"github.com/freshet-cache/freshet/resp"
@@ -220,7 +221,7 @@ func (t *tracking) subscribe(ctx context.Context, addr string) bool {
 	}
 	frame := binary.AppendUvarint([]byte{frameVersion, frameFollow}, uint64(len(prefixes)))
 	for _, p := range prefixes {
-		frame = appendBytes(frame, []byte(p))
+		frame = packed.AppendBytes(frame, []byte(p))
 	}
 	t.mu.Lock()
 	t.told[addr] = l
@@ -292,12 +293,12 @@ func (t *tracking) sought(addr string, try int) bool {
 
 // follow takes the prefixes that another node follows.
 func (t *tracking) follow(frame []byte, over *asker) []byte {
-	s := scan{b: frame[2:]}
+	s := packed.Read(frame[2:])
 	var prefixes []string
-	for range s.count() {
-		prefixes = append(prefixes, string(s.bytes()))
+	for range s.Count() {
+		prefixes = append(prefixes, s.Text())
 	}
-	if s.bad || over == nil || len(prefixes) > maxPrefixList {
+	if s.Bad() || over == nil || len(prefixes) > maxPrefixList {
 		return append([]byte{answerError}, "ERR "+errFrame.Error()...)
 	}
 	over.asked.Store(true)

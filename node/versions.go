@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"strconv"
 
+	"github.com/freshet-cache/freshet/internal/packed"
 	"github.com/freshet-cache/freshet/redis"
 	"github.com/freshet-cache/freshet/resp"
 )
@@ -45,8 +46,8 @@ func (n *Node) versionOf(ctx context.Context, key string, w *resp.Writer) (uint6
 	defer cancel()
 	b, err := n.peers.CallHeard(first, r.Addr, append([]byte{frameVersion, frameStamp}, key...))
 	if err == nil && len(b) > 2 && b[0] == answerDone {
-		s := scan{b: b[2:]}
-		if v := s.num(); !s.bad {
+		s := packed.Read(b[2:])
+		if v := s.Uint(); !s.Bad() {
 			return v, b[1] == 1, nil
 		}
 	}

@@ -3,13 +3,13 @@ package peer
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
 	"net"
 	"sync"
 
+	"github.com/freshet-cache/freshet/internal/packed"
 	"github.com/freshet-cache/freshet/link"
 )
 
@@ -66,11 +66,11 @@ const (
 
 // Answer answers a request to a service, without its first two bytes.
 func (s *Services) Answer(ctx context.Context, request []byte) []byte {
-	n, w := binary.Uvarint(request)
-	if w <= 0 || n > uint64(len(request)-w) {
+	r := packed.Read(request)
+	name, body := r.Text(), r.Rest()
+	if r.Bad() {
 		return append([]byte{refused}, "the name of a service cannot be read; run one version of freshet on all nodes"...)
 	}
-	name, body := string(request[w:w+int(n)]), request[w+int(n):]
 	s.mu.RLock()
 	f := s.services[name]
 	s.mu.RUnlock()
@@ -87,8 +87,8 @@ func (s *Services) Answer(ctx context.Context, request []byte) []byte {
 // Ask sends a request to a service of another node and waits for its answer. ErrUnreached and
 // ErrRefused mean that nothing was done; any other error that it is unknown.
 func (p *Peers) Ask(ctx context.Context, addr string, in Lane, service string, request []byte) ([]byte, error) {
-	frame := binary.AppendUvarint([]byte{byte(p.opt.Version), Named}, uint64(len(service)))
-	b, err := p.Call(ctx, addr, in, append(append(frame, service...), request...))
+	frame := packed.AppendString([]byte{byte(p.opt.Version), Named}, service)
+	b, err := p.Call(ctx, addr, in, append(frame, request...))
 	switch {
 	case err != nil:
 		return nil, err

@@ -3,6 +3,8 @@ package dot
 import (
 	"encoding/binary"
 	"slices"
+
+	"github.com/freshet-cache/freshet/internal/packed"
 )
 
 // AppendDots appends the encoding of dots.
@@ -94,16 +96,6 @@ func appendEdits(b []byte, last, runs []run) []byte {
 	return slices.Insert(b, end, binary.AppendUvarint(nil, uint64(edits))...)
 }
 
-// AppendBytes appends bytes behind their length.
-func AppendBytes(b, v []byte) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(v))), v...)
-}
-
-// AppendString appends a text behind its length.
-func AppendString(b []byte, v string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(v))), v...)
-}
-
 // AppendNamed appends a dot and others in the encoding of AppendDots, without a slice of all of
 // them.
 func AppendNamed(b []byte, d Dot, others []Dot) []byte {
@@ -116,74 +108,24 @@ func AppendNamed(b []byte, d Dot, others []Dot) []byte {
 }
 
 // Reader decodes an encoding. After the first mistake it is bad for good, and returns zeros.
-type Reader struct {
-	b   []byte
-	bad bool
-}
+type Reader struct{ packed.Reader }
 
 // NewReader returns a Reader of b.
-func NewReader(b []byte) *Reader { return &Reader{b: b} }
-
-// Bad reports whether the Reader met something that no encoder makes.
-func (r *Reader) Bad() bool { return r.bad }
-
-// Done reports whether everything was read and nothing was bad.
-func (r *Reader) Done() bool { return !r.bad && len(r.b) == 0 }
-
-// Fail makes the Reader bad.
-func (r *Reader) Fail() { r.b, r.bad = nil, true }
-
-// Byte reads a byte.
-func (r *Reader) Byte() byte {
-	if len(r.b) == 0 {
-		r.Fail()
-		return 0
-	}
-	v := r.b[0]
-	r.b = r.b[1:]
-	return v
-}
-
-// Uint reads a number.
-func (r *Reader) Uint() uint64 {
-	v, n := binary.Uvarint(r.b)
-	if n <= 0 || n > 1 && r.b[n-1] == 0 { // every number has exactly one encoding
-		r.Fail()
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
-}
+func NewReader(b []byte) *Reader { return &Reader{packed.Read(b)} }
 
 // Incarnation reads an incarnation.
-func (r *Reader) Incarnation() Incarnation {
-	v := r.Uint()
-	if v != uint64(Incarnation(v)) {
-		r.Fail()
-	}
-	return Incarnation(v)
-}
-
-// Count reads how many elements follow, each of which takes at least one byte.
-func (r *Reader) Count() int {
-	n := r.Uint()
-	if n > uint64(len(r.b)) {
-		r.Fail()
-		return 0
-	}
-	return int(n)
-}
+func (r *Reader) Incarnation() Incarnation { return Incarnation(r.Uint32()) }
 
 // Dots reads what AppendDots has appended.
 func (r *Reader) Dots() []Dot { return r.dots(r.Count()) }
 
 func (r *Reader) dots(n int) (out []Dot) {
 	if n > 0 {
-		out = make([]Dot, 0, min(n, len(r.b)/2+1)) // each takes at least two bytes
+		out = make([]Dot, 0, min(n, r.Left()/2+1)) // each takes at least two bytes
 	}
 	for range n {
 		d := r.Dot()
-		if r.bad {
+		if r.Bad() {
 			return nil
 		}
 		out = append(out, d)
@@ -218,14 +160,14 @@ const maxExtra = 1 << 18
 func (r *Reader) runs(out []run) []run {
 	n := r.Count()
 	if out == nil && n > 0 {
-		out = make([]run, 0, min(n, len(r.b)/3+1))
+		out = make([]run, 0, min(n, r.Left()/3+1))
 	}
 	for range n {
 		o, from, more := r.Incarnation(), r.Uint(), r.Uint()
 		if o == 0 || from+more+1 < from {
 			r.Fail()
 		}
-		if r.bad {
+		if r.Bad() {
 			return nil
 		}
 		out = append(out, run{o, from, from + more})
@@ -239,7 +181,7 @@ func (r *Reader) edits(last []run) (out []run) {
 	if n == 0 {
 		return last
 	}
-	out = make([]run, 0, len(last)+min(n, len(r.b)/3+1))
+	out = make([]run, 0, len(last)+min(n, r.Left()/3+1))
 	for range n {
 		keep, drop := r.Uint(), r.Uint()
 		if keep > uint64(len(last)) || drop > uint64(len(last))-keep {
@@ -284,7 +226,7 @@ func (r *Reader) valid(f Frontier) Frontier {
 		ok = ok && e.From > end && e.From-end > 1 && more < maxExtra-dots
 		dots += more + 1
 	}
-	if !ok || r.bad {
+	if !ok || r.Bad() {
 		r.Fail()
 		return Frontier{}
 	}
@@ -300,7 +242,7 @@ func (r *Reader) Delta(last Frontier) Frontier {
 		f := Frontier{upto: slices.Clone(last.upto)}
 		for range r.Count() {
 			d := r.Dot()
-			if r.bad {
+			if r.Bad() {
 				return Frontier{}
 			}
 			i := f.at(d.Incarnation)
@@ -319,18 +261,5 @@ func (r *Reader) Delta(last Frontier) Frontier {
 	return Frontier{}
 }
 
-// Bytes reads what AppendBytes has appended, into memory of its own.
-func (r *Reader) Bytes() []byte { return slices.Clone(r.bytes()) }
-
-// Part reads what AppendBytes has appended, without copying it.
-func (r *Reader) Part() []byte { return r.bytes() }
-
-// String reads what AppendString has appended.
-func (r *Reader) String() string { return string(r.bytes()) }
-
-func (r *Reader) bytes() []byte {
-	n := r.Count()
-	v := r.b[:n:n]
-	r.b = r.b[n:]
-	return v
-}
+// Copy reads bytes behind their length, into memory of its own.
+func (r *Reader) Copy() []byte { return slices.Clone(r.Bytes()) }

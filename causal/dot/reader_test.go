@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	"github.com/freshet-cache/freshet/internal/packed"
 )
 
 // A reader that has met a mistake returns zeros for whatever is read after it. Callers therefore
@@ -13,14 +15,14 @@ import (
 func TestABadReaderReturnsZeros(t *testing.T) {
 	for _, b := range [][]byte{nil, {0x80}, {9}} { // nothing, half a number, more than follows
 		r := NewReader(b)
-		if v := r.Bytes(); len(v) != 0 || !r.Bad() {
+		if v := r.Copy(); len(v) != 0 || !r.Bad() {
 			t.Fatalf("%x is read as the bytes %x", b, v)
 		}
 		if r.Byte() != 0 || r.Uint() != 0 || r.Count() != 0 || r.Incarnation() != 0 || r.Dot() != (Dot{}) {
 			t.Errorf("after %x, something else than zero is read", b)
 		}
 		d, others := r.Named()
-		if d != (Dot{}) || others != nil || r.Dots() != nil || len(r.Part()) != 0 || r.String() != "" {
+		if d != (Dot{}) || others != nil || r.Dots() != nil || len(r.Bytes()) != 0 || r.Text() != "" {
 			t.Errorf("after %x, something else than nothing is read", b)
 		}
 		if f := r.Frontier(); f.Size() != 0 || r.Delta(NewFrontier(Dot{1, 1})).Size() != 0 || !r.Bad() || r.Done() {
@@ -49,8 +51,8 @@ func TestEveryEncodingIsRead(t *testing.T) {
 	dots := []Dot{{1, 300}, {2, 1}, {math.MaxUint32, math.MaxUint64 - 1}}
 	b := AppendDots(nil, dots)
 	b = AppendNamed(AppendNamed(b, Dot{3, 4}, dots), Dot{5, 6}, nil)
-	b = AppendString(AppendBytes(AppendBytes(b, long), nil), "text")
-	b = append(AppendBytes(b, []byte("part")), 9)
+	b = packed.AppendString(packed.AppendBytes(packed.AppendBytes(b, long), nil), "text")
+	b = append(packed.AppendBytes(b, []byte("part")), 9)
 	r := NewReader(b)
 	if got := r.Dots(); !slices.Equal(got, dots) {
 		t.Errorf("dots are read as %v", got)
@@ -61,8 +63,8 @@ func TestEveryEncodingIsRead(t *testing.T) {
 	if d, others := r.Named(); d != (Dot{5, 6}) || others != nil {
 		t.Errorf("a dot alone is read as %v and %v", d, others)
 	}
-	copied := r.Bytes()
-	if !bytes.Equal(copied, long) || len(r.Bytes()) != 0 || r.String() != "text" || string(r.Part()) != "part" {
+	copied := r.Copy()
+	if !bytes.Equal(copied, long) || len(r.Copy()) != 0 || r.Text() != "text" || string(r.Bytes()) != "part" {
 		t.Error("bytes and texts are read as something else")
 	}
 	if r.Done() || r.Byte() != 9 || !r.Done() {
@@ -80,9 +82,9 @@ func TestEveryEncodingIsRead(t *testing.T) {
 
 // A part that was read cannot be appended to: what follows it in the message stays.
 func TestPartsEndWhereTheyEnd(t *testing.T) {
-	b := append(AppendBytes(nil, []byte("ab")), 'c')
+	b := append(packed.AppendBytes(nil, []byte("ab")), 'c')
 	r := NewReader(b)
-	if _ = append(r.Part(), 'x'); r.Byte() != 'c' {
+	if _ = append(r.Bytes(), 'x'); r.Byte() != 'c' {
 		t.Error("appending to a part overwrites what follows it")
 	}
 }

@@ -3,6 +3,7 @@ package wire
 import (
 	"github.com/freshet-cache/freshet/causal/dot"
 	"github.com/freshet-cache/freshet/causal/mesh"
+	"github.com/freshet-cache/freshet/internal/packed"
 )
 
 // large bounds, in bytes, the memory that a Stream keeps for its next message.
@@ -12,7 +13,7 @@ const large = 1 << 20
 // in which they were sent.
 func (s *Stream) AppendPart(frame []byte, m mesh.Message) []byte {
 	s.part = s.Append(s.part[:0], m)
-	frame = dot.AppendBytes(frame, s.part)
+	frame = packed.AppendBytes(frame, s.part)
 	if cap(s.part) > large {
 		s.part = nil
 	}
@@ -24,7 +25,7 @@ func (s *Stream) AppendPart(frame []byte, m mesh.Message) []byte {
 func (s *Stream) DecodeFrame(b []byte, out []mesh.Message) ([]mesh.Message, error) {
 	r := dot.NewReader(b)
 	for more := true; more; more = !r.Done() {
-		part := r.Part()
+		part := r.Bytes()
 		if r.Bad() {
 			return nil, ErrFormat
 		}

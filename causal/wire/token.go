@@ -6,6 +6,7 @@ import (
 
 	"github.com/freshet-cache/freshet/causal/dot"
 	"github.com/freshet-cache/freshet/causal/mesh"
+	"github.com/freshet-cache/freshet/internal/packed"
 )
 
 // Token returns a session as bytes for the next step of its workflow. Up to limit bytes it carries
@@ -59,11 +60,11 @@ func Resume(token []byte) (*mesh.Session, error) {
 // TxToken returns a transaction, or a branch of one, as bytes for the next step of its workflow. It
 // carries all values.
 func TxToken(t *mesh.Tx) []byte {
-	b := dot.AppendBytes(append(make([]byte, 0, 2*usual), wireVersion), Token(&t.Session, MaxToken))
+	b := packed.AppendBytes(append(make([]byte, 0, 2*usual), wireVersion), Token(&t.Session, MaxToken))
 	b = appendView(dot.AppendFrontier(b, t.At.Set), t.At.View)
 	b = binary.AppendUvarint(b, uint64(len(t.Seen)))
 	for _, s := range t.Seen {
-		b = dot.AppendString(b, s.Key)
+		b = packed.AppendString(b, s.Key)
 		b = binary.AppendUvarint(binary.AppendUvarint(b, s.Stamp.Time), uint64(s.Stamp.Incarnation))
 		b = binary.AppendUvarint(b, uint64(s.Siblings))
 	}
@@ -80,13 +81,13 @@ func ResumeTx(token []byte) (*mesh.Tx, error) {
 	if len(token) > 2*MaxToken || r.Byte() != wireVersion {
 		return nil, ErrFormat
 	}
-	s, err := Resume(r.Bytes())
+	s, err := Resume(r.Copy())
 	if err != nil {
 		return nil, ErrFormat
 	}
 	t := &mesh.Tx{Session: *s, At: mesh.Snap{Set: r.Frontier(), View: view(r)}}
 	for range r.Count() {
-		seen := mesh.Seen{Key: r.String(), Stamp: dot.Stamp{Time: r.Uint(), Incarnation: r.Incarnation()}, Siblings: int(r.Incarnation())}
+		seen := mesh.Seen{Key: r.Text(), Stamp: dot.Stamp{Time: r.Uint(), Incarnation: r.Incarnation()}, Siblings: int(r.Incarnation())}
 		if n := len(t.Seen); r.Bad() || n > 0 && t.Seen[n-1].Key >= seen.Key {
 			return nil, ErrFormat
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/freshet-cache/freshet/causal/dot"
 	"github.com/freshet-cache/freshet/causal/mesh"
+	"github.com/freshet-cache/freshet/internal/packed"
 )
 
 // ErrFormat is what decoders return for bytes that no encoder of this version has made.
@@ -220,7 +221,7 @@ const (
 func appendMuts(b []byte, muts []mesh.Mut) []byte {
 	b = binary.AppendUvarint(b, uint64(len(muts)))
 	for _, m := range muts {
-		b = dot.AppendString(b, m.Key)
+		b = packed.AppendString(b, m.Key)
 		what := byte(0)
 		if !m.Delete {
 			what |= hasValue
@@ -229,7 +230,7 @@ func appendMuts(b []byte, muts []mesh.Mut) []byte {
 			what |= hasSiblings
 		}
 		if b = append(b, what); !m.Delete {
-			b = dot.AppendBytes(b, m.Value)
+			b = packed.AppendBytes(b, m.Value)
 		}
 		if m.Siblings {
 			b = dot.AppendDots(b, m.Supersedes)
@@ -261,10 +262,10 @@ func muts(r *dot.Reader, out []mesh.Mut) []mesh.Mut {
 		out = make([]mesh.Mut, 0, min(n, 64))
 	}
 	for range n {
-		m := mesh.Mut{Key: r.String()}
+		m := mesh.Mut{Key: r.Text()}
 		what := r.Byte()
 		if m.Delete = what&hasValue == 0; !m.Delete {
-			m.Value = r.Bytes()
+			m.Value = r.Copy()
 		}
 		if m.Siblings = what&hasSiblings != 0; m.Siblings {
 			m.Supersedes = r.Dots()

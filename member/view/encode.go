@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 
+	"github.com/freshet-cache/freshet/internal/packed"
 	"github.com/freshet-cache/freshet/ticks"
 )
 
@@ -18,7 +19,7 @@ const (
 
 // AppendRenew appends the encoding of a Renew.
 func AppendRenew(b []byte, r Renew) []byte {
-	b = appendText(appendText(appendText(append(b, renewEncoding), r.Name), r.Addr), r.Host)
+	b = packed.AppendString(packed.AppendString(packed.AppendString(append(b, renewEncoding), r.Name), r.Addr), r.Host)
 	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(r.Incarnation)), r.Seq)
 	flags := byte(0)
 	if r.Knows {
@@ -34,14 +35,16 @@ func AppendRenew(b []byte, r Renew) []byte {
 
 // DecodeRenew decodes a Renew, which must be all of b.
 func DecodeRenew(b []byte) (r Renew, err error) {
-	d := decoder{b: b}
+	d := decoder{packed.Read(b)}
 	d.version(renewEncoding)
-	r = Renew{Name: d.text(), Addr: d.text(), Host: d.text(), Incarnation: d.incarnation(), Seq: d.num()}
-	flags := d.byte()
+	r = Renew{Name: d.Text(), Addr: d.Text(), Host: d.Text(), Incarnation: d.Uint32(), Seq: d.Uint()}
+	flags := d.Byte()
 	r.Knows, r.Leaving, r.Retired = flags&1 != 0, flags&2 != 0, d.incarnations()
-	d.bad = d.bad || flags > 3
-	r.View, r.Sum = d.num(), d.num()
-	r.Store = Known{Newest: d.incarnation(), Number: d.num(), Open: d.incarnations()}
+	if flags > 3 {
+		d.Fail()
+	}
+	r.View, r.Sum = d.Uint(), d.Uint()
+	r.Store = Known{Newest: d.Uint32(), Number: d.Uint(), Open: d.incarnations()}
 	return r, d.err()
 }
 
@@ -53,13 +56,13 @@ func AppendGrant(b []byte, g Grant) []byte {
 
 // DecodeGrant decodes a Grant, which must be all of b.
 func DecodeGrant(b []byte) (g Grant, err error) {
-	d := decoder{b: b}
+	d := decoder{packed.Read(b)}
 	d.version(encoding)
-	g = Grant{Seq: d.num(), Incarnation: d.incarnation(), Length: ticks.Tick(d.num())}
-	if d.bad || g.Length < 0 {
+	g = Grant{Seq: d.Uint(), Incarnation: d.Uint32(), Length: ticks.Tick(d.Uint())}
+	if d.Bad() || g.Length < 0 {
 		return Grant{}, ErrFormat
 	}
-	g.View, err = DecodeView(d.b)
+	g.View, err = DecodeView(d.Rest())
 	return g, err
 }
 
@@ -68,35 +71,31 @@ func AppendView(b []byte, v View) []byte {
 	b = binary.AppendUvarint(binary.AppendUvarint(append(b, viewEncoding), v.Number), uint64(v.Newest))
 	b = binary.AppendUvarint(b, uint64(len(v.Ring)))
 	for _, m := range v.Ring {
-		b = appendText(appendText(appendText(binary.AppendUvarint(b, uint64(m.Incarnation)), m.Name), m.Addr), m.Host)
+		b = packed.AppendString(packed.AppendString(packed.AppendString(binary.AppendUvarint(b, uint64(m.Incarnation)), m.Name), m.Addr), m.Host)
 	}
-	return appendText(appendIncarnations(b, v.Departed), string(v.Key))
+	return packed.AppendString(appendIncarnations(b, v.Departed), string(v.Key))
 }
 
 // DecodeView decodes a View, which must be all of b.
 func DecodeView(b []byte) (v View, err error) {
-	d := decoder{b: b}
+	d := decoder{packed.Read(b)}
 	keyless := len(b) > 0 && b[0] == encoding
 	if !keyless {
 		d.version(viewEncoding)
 	} else {
 		d.version(encoding)
 	}
-	v = View{Number: d.num(), Newest: d.incarnation()}
-	for range d.count() {
-		v.Ring = append(v.Ring, Place{d.incarnation(), d.text(), d.text(), d.text()})
+	v = View{Number: d.Uint(), Newest: d.Uint32()}
+	for range d.Count() {
+		v.Ring = append(v.Ring, Place{d.Uint32(), d.Text(), d.Text(), d.Text()})
 	}
 	v.Departed = d.incarnations()
 	if !keyless {
-		if key := d.text(); key != "" {
+		if key := d.Text(); key != "" {
 			v.Key = []byte(key)
 		}
 	}
 	return v, d.err()
-}
-
-func appendText(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
 func appendIncarnations(b []byte, incarnations []uint32) []byte {
@@ -107,67 +106,25 @@ func appendIncarnations(b []byte, incarnations []uint32) []byte {
 	return b
 }
 
-// decoder reads an encoding. After the first mistake it is bad for good and returns zeros.
-type decoder struct {
-	b   []byte
-	bad bool
-}
+// decoder reads an encoding.
+type decoder struct{ packed.Reader }
 
 func (d *decoder) err() error {
-	if d.bad || len(d.b) > 0 {
+	if !d.Done() {
 		return ErrFormat
 	}
 	return nil
 }
 
-func (d *decoder) byte() byte {
-	if len(d.b) == 0 {
-		d.bad = true
-		return 0
+func (d *decoder) version(of byte) {
+	if d.Byte() != of {
+		d.Fail()
 	}
-	c := d.b[0]
-	d.b = d.b[1:]
-	return c
-}
-
-func (d *decoder) version(of byte) { d.bad = d.byte() != of || d.bad }
-
-func (d *decoder) num() uint64 {
-	n, w := binary.Uvarint(d.b)
-	if w <= 0 {
-		d.b, d.bad = nil, true
-		return 0
-	}
-	d.b = d.b[w:]
-	return n
-}
-
-func (d *decoder) incarnation() uint32 {
-	n := d.num()
-	d.bad = d.bad || n != uint64(uint32(n))
-	return uint32(n)
-}
-
-// count reads how many elements follow, each of which takes at least one byte.
-func (d *decoder) count() int {
-	n := d.num()
-	if n > uint64(len(d.b)) {
-		d.b, d.bad = nil, true
-		return 0
-	}
-	return int(n)
-}
-
-func (d *decoder) text() string {
-	n := d.count()
-	s := string(d.b[:n])
-	d.b = d.b[n:]
-	return s
 }
 
 func (d *decoder) incarnations() (out []uint32) {
-	for range d.count() {
-		out = append(out, d.incarnation())
+	for range d.Count() {
+		out = append(out, d.Uint32())
 	}
 	return out
 }
