@@ -14,12 +14,9 @@ import (
 // Stop.
 func CausalSpace[V any](p *Process, name string, opt causal.SpaceOptions[V]) (*causal.Space[V], error) {
 	for _, m := range p.nodes[0].members {
-		ring, ok := causalspace.Ring(m, name)
-		if !ok {
-			continue
+		if s, ok, err := causalspace.Space(m, name, opt); ok {
+			return s, err
 		}
-		opt.Name, opt.Key, opt.MaxValue = p.cluster+"/"+name, []byte(p.cfg.secret()), p.cfg.MaxValue
-		return causal.NewSpace(ring, opt)
 	}
 	return nil, fmt.Errorf("node: no causal space is called %.110q; name it in Config.Spaces", name)
 }

@@ -107,8 +107,8 @@ func (p *Process) hello(addr string) (string, error) {
 	}
 }
 
-// candidate is a node that has asked this process's assigner for leases.
-type candidate struct {
+// applicant is a node that has asked this process's assigner for leases.
+type applicant struct {
 	addr string
 	link *link.Link // which it opened
 	seen time.Time
@@ -155,7 +155,7 @@ func (p *Process) admit(r *lease.Renew, over *link.Link) bool {
 			_ = over.Send(append([]byte{frameVersion, frameNo}, why...))
 			return false
 		}
-		maps.DeleteFunc(p.members, func(other string, m candidate) bool { // the one that was silent, or came before
+		maps.DeleteFunc(p.members, func(other string, m applicant) bool { // the one that was silent, or came before
 			if idOf(other) != idOf(r.Node) {
 				return false
 			}
@@ -169,7 +169,7 @@ func (p *Process) admit(r *lease.Renew, over *link.Link) bool {
 			clear(p.replaced)
 		}
 	}
-	p.members[r.Node] = candidate{r.Addr, over, time.Now()}
+	p.members[r.Node] = applicant{r.Addr, over, time.Now()}
 	p.watch.roster.renewed(r, over)
 	p.watch.loads(r.Loads)
 	return true
@@ -193,7 +193,7 @@ func (p *Process) forget(broken *link.Link) {
 	p.watch.roster.broken(broken)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	maps.DeleteFunc(p.members, func(_ string, m candidate) bool { return m.link == broken })
+	maps.DeleteFunc(p.members, func(_ string, m applicant) bool { return m.link == broken })
 }
 
 // fail ends the process: it cannot be part of the cluster.

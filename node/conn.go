@@ -45,6 +45,12 @@ func (n *Node) Idle(c *resp.Conn) {
 	}
 }
 
+// Reset implements resp.Resetter.
+func (n *Node) Reset(c *resp.Conn) {
+	n.Idle(c)
+	c.State = nil
+}
+
 func (s *session) hit(replica bool) {
 	if s.hits++; replica {
 		s.copy++

@@ -18,6 +18,7 @@ import (
 
 	"github.com/freshet-cache/freshet/clock"
 	"github.com/freshet-cache/freshet/internal/eventlog"
+	"github.com/freshet-cache/freshet/node/promise"
 	"github.com/freshet-cache/freshet/resp"
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
@@ -38,7 +39,8 @@ type Process struct {
 	batch         int         // keys that may share a write; 0 for any
 	coord         coordinator // nil if the assigner is in another process
 	assigner      *shard.Assigner
-	promised      []promised
+	promised      []promise.Spaces // as promises
+	databases     map[int]int      // of spaces: which promise each belongs to
 	nodes         []*Node
 	commands      []resp.Command
 	table         map[string]*resp.Command
@@ -50,7 +52,7 @@ type Process struct {
 
 	mu       sync.Mutex
 	stopping bool
-	members  map[string]candidate // that have asked for leases, by incarnation
+	members  map[string]applicant // that have asked for leases, by incarnation
 	replaced map[string]string    // incarnations whose names others have taken
 }
 
@@ -59,7 +61,7 @@ func Start(cfg Config) (*Process, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	p := &Process{cfg: cfg, failed: make(chan error, 1), members: map[string]candidate{}, replaced: map[string]string{}, table: map[string]*resp.Command{},
+	p := &Process{cfg: cfg, failed: make(chan error, 1), members: map[string]applicant{}, replaced: map[string]string{}, databases: map[int]int{}, table: map[string]*resp.Command{},
 		clock: clock.Clock{Boot: cfg.BootClock}, started: time.Now()}
 	if err := p.openLog(); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)

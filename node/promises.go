@@ -18,29 +18,25 @@ import (
 // promises are what spaces beside database 0 can promise.
 var promises = []promise.Promise{causalspace.Promise{}}
 
-// promised is a promise in a process.
-type promised struct {
-	promise.Promise
-	promise.Spaces
-}
-
 // openPromises opens the spaces of every promise.
 func (p *Process) openPromises() error {
 	for _, one := range promises {
 		s, err := one.Open(promise.Process{
 			Place: p.cfg.place(), Rows: p.store, NoSync: p.cfg.NoSync, Lease: p.cfg.Lease, Timeout: p.cfg.Timeout, MaxValue: p.cfg.MaxValue,
-			Keys: p.cfg.CausalKeys, Memory: p.cfg.causalMemory(), Secret: p.cfg.secret(), Cluster: p.cluster, Clock: p.clock, Log: p.log, Coordinate: p.seat,
+			Keys: p.cfg.CausalKeys, Memory: p.cfg.causalMemory(), Secret: cmp.Or(p.cfg.TokenKey, p.cfg.Password), Cluster: p.cluster, Clock: p.clock, Log: p.log, Coordinate: p.seat,
 		}, p.cfg.Spaces.of(one.Name()))
 		if err != nil {
 			return err
 		}
-		p.promised = append(p.promised, promised{one, s})
+		for _, sp := range p.cfg.Spaces.of(one.Name()) {
+			if sp.DB != 0 {
+				p.databases[sp.DB] = len(p.promised)
+			}
+		}
+		p.promised = append(p.promised, s)
 	}
 	return nil
 }
-
-// secret authenticates the tokens of sessions; empty if each ring draws a key.
-func (c *Config) secret() string { return cmp.Or(c.TokenKey, c.Password) }
 
 // causalMemory bounds what the keys of a space take in memory.
 func (c *Config) causalMemory() int {
@@ -165,19 +161,10 @@ func (n *Node) inSpace(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.W
 	w.MayBlock()
 	ctx, cancel := context.WithTimeout(c.Context(), n.p.cfg.Timeout)
 	defer cancel()
-	for i, one := range n.p.promised {
-		for _, s := range n.p.cfg.Spaces.of(one.Name()) {
-			if s.DB == c.DB() {
-				n.members[i].Select(ctx, s.DB, n.session(c).in(s.DB), promise.Call{Command: cmd, Args: args, Tracks: c.Tracks()}, w)
-				return
-			}
-		}
+	of, ok := n.p.databases[c.DB()]
+	if !ok { // SELECT takes only databases of spaces
+		w.Error(fmt.Sprintf("ERR no space has the database %d", c.DB()))
+		return
 	}
-	w.Error(fmt.Sprintf("ERR no space has the database %d", c.DB())) // SELECT takes none of which that is true
-}
-
-// Reset implements resp.Resetter.
-func (n *Node) Reset(c *resp.Conn) {
-	n.Idle(c)
-	c.State = nil
+	n.members[of].Select(ctx, c.DB(), n.session(c).in(c.DB()), promise.Call{Command: cmd, Args: args, Tracks: c.Tracks()}, w)
 }

@@ -33,9 +33,6 @@ type Promise struct{}
 // Name implements promise.Promise.
 func (Promise) Name() string { return "causal" }
 
-// Options implements promise.Promise.
-func (Promise) Options() []string { return []string{"merge=union", "merge=max", "tcc", "async"} }
-
 // Commands implements promise.Promise.
 func (Promise) Commands() ([]resp.Command, string) { return commands, "session" }
 
@@ -245,7 +242,7 @@ func (s *spaces) Join(at promise.Node) (promise.Member, error) {
 			return nil, err
 		}
 		n.all = append(n.all, c)
-		c.space, err = causal.NewSpace(c.ring, causal.SpaceOptions[[]byte]{Codec: codec.Bytes(), Merge: sp.merge, MaxValue: s.p.MaxValue, Name: s.p.Cluster + "/" + sp.Name, Key: []byte(s.p.Secret)})
+		c.space, err = spaceOf(n, c, causal.SpaceOptions[[]byte]{Codec: codec.Bytes(), Merge: sp.merge})
 		if err != nil {
 			n.Close()
 			return nil, err
@@ -283,17 +280,25 @@ func (n *node) askLeader(ctx context.Context, s *space, request []byte) ([]byte,
 	return n.Peers.Ask(ctx, addr, peer.Control, s.ring(), request)
 }
 
-// Ring returns the ring of a space that a Member of this package has joined.
-func Ring(m promise.Member, name string) (*causal.Ring, bool) {
-	n, ok := m.(*node)
-	if !ok {
-		return nil, false
+// Space returns a space that a Member of this package has joined, for use in Go. It sets Name, Key and
+// MaxValue of opt as the space's commands have them. ok is false if the Member has no such space.
+func Space[V any](m promise.Member, name string, opt causal.SpaceOptions[V]) (s *causal.Space[V], ok bool, err error) {
+	n, ours := m.(*node)
+	if !ours {
+		return nil, false, nil
 	}
 	c := n.find(name)
 	if c == nil {
-		return nil, false
+		return nil, false, nil
 	}
-	return c.ring, true
+	s, err = spaceOf(n, c, opt)
+	return s, true, err
+}
+
+// spaceOf makes a space whose tokens are good for all others of its name.
+func spaceOf[V any](n *node, c *part, opt causal.SpaceOptions[V]) (*causal.Space[V], error) {
+	opt.Name, opt.Key, opt.MaxValue = n.p.Cluster+"/"+c.is.Name, []byte(n.p.Secret), n.p.MaxValue
+	return causal.NewSpace(c.ring, opt)
 }
 
 // find returns the node's part of the space of this name, or nil.

@@ -23,8 +23,6 @@ import (
 type Promise interface {
 	// Name is what --space calls the promise.
 	Name() string
-	// Options names the options of the promise's spaces, for error messages and YAML.
-	Options() []string
 	// Check says everything that is wrong with the promise's spaces, each error with --space and
 	// the name. It gets an empty list too.
 	Check(spaces []Space, at Place) error
