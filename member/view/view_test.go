@@ -36,6 +36,7 @@ type world struct {
 	terms        map[int]uint64 // of each leader
 	stored       View           // by the coordinator
 	views        map[uint64]View
+	unknown      int // saves of which no leader knows what became of them
 	incarnations []*testMember
 	left         map[uint32]ticks.Tick // when a view without it was first decided
 	mail         []func()
@@ -58,8 +59,16 @@ func (w *world) post(f func()) {
 // save is the coordinator: it takes the newest term's.
 func (w *world) save(i int, saves []Save) {
 	for _, s := range saves {
-		w.mail = append(w.mail, func() { // it is answered for certain, in its own time
+		w.mail = append(w.mail, func() { // it is answered in its own time
 			ok := s.Term == w.term
+			if w.r.IntN(8) == 0 { // nobody knows what became of it
+				if ok && w.r.IntN(2) == 0 {
+					w.decided(s.View)
+				}
+				w.unknown++
+				w.save(i, w.leaders[i].Unsaved(s.Term))
+				return
+			}
 			if ok {
 				w.decided(s.View)
 			}
@@ -153,7 +162,7 @@ func TestViews(t *testing.T) {
 	if testing.Short() {
 		seeds = 50
 	}
-	views, served, turns := 0, 0, 0
+	views, served, turns, unknown := 0, 0, 0, 0
 	for seed := range seeds {
 		w := &world{t: t, seed: seed, r: rand.New(rand.NewPCG(uint64(seed), 1)), terms: map[int]uint64{}, views: map[uint64]View{}, left: map[uint32]ticks.Tick{}, now: 1e9}
 		for i := range w.leaders {
@@ -200,15 +209,15 @@ func TestViews(t *testing.T) {
 			}
 			w.check()
 		}
-		views += len(w.views)
+		views, unknown = views+len(w.views), unknown+w.unknown
 		for _, l := range w.incarnations {
 			if l.served {
 				served++
 			}
 		}
 	}
-	t.Logf("%d views, %d incarnations served, %d terms", views, served, turns)
-	if views < 10*seeds || served < 3*seeds {
+	t.Logf("%d views, %d incarnations served, %d terms, %d saves of unknown outcome", views, served, turns, unknown)
+	if views < 10*seeds || served < 3*seeds || unknown < seeds {
 		t.Error("too little has happened")
 	}
 }
