@@ -9,6 +9,7 @@ import (
 
 	"github.com/freshet-cache/freshet/causal/mesh"
 	"github.com/freshet-cache/freshet/causal/wire"
+	"github.com/freshet-cache/freshet/internal/drive"
 )
 
 // Conn is one side of an ordered connection between two servers.
@@ -191,7 +192,7 @@ const (
 
 // keepConnected keeps a connection to the successor, until the server closes.
 func (s *Server) keepConnected() {
-	wait := redialFirst
+	wait := drive.Backoff{First: redialFirst, Most: redialMost}
 	for s.ctx.Err() == nil {
 		s.mu.Lock()
 		next, _, ok := s.neighbours()
@@ -203,15 +204,14 @@ func (s *Server) keepConnected() {
 			began := time.Now()
 			s.connect(next, view)
 			if time.Since(began) > redialMost {
-				wait = redialFirst
+				wait.Reset()
 			}
-			again = time.After(wait)
-			wait = min(2*wait, redialMost)
+			again = time.After(wait.Next())
 		}
 		select {
 		case <-again:
 		case <-changed:
-			wait = redialFirst
+			wait.Reset()
 		case <-s.ctx.Done():
 		}
 	}

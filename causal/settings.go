@@ -77,11 +77,11 @@ func (o *ServerOptions) check() error {
 	case o.Store == nil:
 		return errors.New("causal: Options.Store is nil; give it a store, for example memory.NewJournal")
 	case o.Incarnation == 0 || !self:
-		return fmt.Errorf("causal: Options.Incarnation is %d, which is not in the view's ring; an incarnation of a server has a number above 0", o.Incarnation)
+		return fmt.Errorf("causal: ServerOptions.Incarnation is %d, which is not in the view's ring; an incarnation of a server has a number above 0", o.Incarnation)
 	case len(o.View.Ring) > 1 && o.Dial == nil:
 		return errors.New("causal: Options.Dial is nil, and the view has other servers")
 	case o.Joins && len(o.View.Ring) == 1:
-		return errors.New("causal: Options.Joins is set, and the view has no other servers")
+		return errors.New("causal: ServerOptions.Joins is set, and the view has no other servers")
 	case o.Log != nil && o.Concurrent:
 		return errors.New("causal: Options.Log and Options.Concurrent do not go together: rows are merged by their stamps")
 	case o.Log != nil && !o.canMerge():
