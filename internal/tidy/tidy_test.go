@@ -27,7 +27,7 @@ const (
 // its changes, sessions and their encodings, and transactions, which share all of it;
 // shard/lease is two machines; linear/clink tells callers besides why what they read is
 // not kept.
-var larger = map[string]int{"causal/mesh": 1000, "shard/lease": 100, "linear/clink": 12}
+var larger = map[string]int{"causal/mesh": 1000, "shard/lease": 100, "linear/clink": 4}
 
 // file is one Go file of the repository.
 type file struct {

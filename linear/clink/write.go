@@ -140,8 +140,7 @@ func (p *Pod) depart(now ticks.Tick, o *op, out []Output) []Output {
 	}
 	for _, name := range b.keys {
 		k := p.keys[name]
-		k.flight = b
-		k.queue = k.queue[len(b.ops):]
+		k.flight, k.queue = b, k.queue[len(b.ops):]
 		b.gens = append(b.gens, p.piece(name).gen)
 	}
 	for _, o := range b.ops {
