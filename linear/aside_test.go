@@ -31,7 +31,7 @@ func TestAsideNothingIsServedFromMemory(t *testing.T) {
 		n := &counter{}
 		st := memory.New(memory.Options{})
 		offers := 0
-		c := open(t, Options[string]{Store: st, Codec: String(), Recorder: n, Peers: telling{hooks: hooks{offer: func(context.Context, string, lease.Gen, []Offer) { offers++ }}}})
+		c := open(t, Options[string]{Store: st, Codec: String(), Recorder: n, Peers: telling{hooks: hooks{offer: func(context.Context, string, lease.Gen, []moved) { offers++ }}}})
 		h := shard.NewHandle(lease.Lease{Gen: 1}, c.opt.Clock, 1<<62)
 		c.acquired(h, 0)
 		synctest.Wait()
@@ -47,7 +47,7 @@ func TestAsideNothingIsServedFromMemory(t *testing.T) {
 		}
 		c.acquired(shard.NewHandle(lease.Lease{Gen: 2}, c.opt.Clock, 1<<62), 0)
 		c.extended(h)
-		c.offered(1, []Offer{{Key: "k", Value: []byte("offered"), Exists: true, Version: 1 << 40}})
+		c.offered(1, []moved{{Key: "k", Value: []byte("offered"), Exists: true, Version: 1 << 40}})
 		c.sharedWith(shared(c, 3, "k"))
 		c.told(appendMessage(nil, replica.Cacheable{Gen: 3}))
 		c.handedOver(h, lease.Range{}, 2, "n2")

@@ -83,7 +83,7 @@ func newClusterOver(t *testing.T, nodes int, st memory.Options, opt Options[stri
 	for i := range nodes {
 		o := opt
 		o.Store, o.Codec = c.st, String()
-		offer := func(_ context.Context, next string, after lease.Gen, batch []Offer) {
+		offer := func(_ context.Context, next string, after lease.Gen, batch []moved) {
 			if c.ready.Load() {
 				c.post(func() { c.caches[next[1]-'0'].offered(after, batch) })
 			}

@@ -34,13 +34,13 @@ func (o *other) Call(_ context.Context, _ string, request []byte) ([]byte, error
 func TestOffersAreTakenWhole(t *testing.T) {
 	peers := &other{reply: []byte{sayYes}}
 	c := open(t, Options[string]{Store: memory.New(memory.Options{}), Codec: String(), Peers: peers})
-	batch := []Offer{{Key: "a", Value: []byte("v"), Exists: true, Version: 300}, {Key: "b", Value: []byte{}, Version: 2}, {Key: "c", Value: []byte{}, Exists: true, Bare: true, Version: 1 << 40}}
+	batch := []moved{{Key: "a", Value: []byte("v"), Exists: true, Version: 300}, {Key: "b", Value: []byte{}, Version: 2}, {Key: "c", Value: []byte{}, Exists: true, Bare: true, Version: 1 << 40}}
 	for n := range len(batch) + 1 {
 		c.offerPeers(t.Context(), "there", 77, batch[:n])
 		if peers.asked[0] != askOffer {
 			t.Fatalf("%q", peers.asked)
 		}
-		read := func(b []byte) (lease.Gen, []Offer, bool) { f := read(b); return f.offers() }
+		read := func(b []byte) (lease.Gen, []moved, bool) { f := read(b); return f.offers() }
 		after, got, ok := read(peers.asked[1:])
 		if !ok || after != 77 || len(got) != n || n > 0 && !reflect.DeepEqual(got, batch[:n]) {
 			t.Errorf("%d entries arrive as %+v after %d, %v", n, got, after, ok)

@@ -10,8 +10,8 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// Offer is an entry that an owner transfers to the next owner when its slice moves.
-type Offer struct {
+// moved is an entry that an owner transfers to the next owner when its slice moves.
+type moved struct {
 	Key     string
 	Value   []byte // encoded
 	Exists  bool
@@ -65,13 +65,13 @@ func (c *Cache[V]) offersDone(ctx context.Context) error {
 func (c *Cache[V]) offer(h *shard.Handle, over lease.Range, under lease.Gen, next string) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.opt.Timeout)
 	defer cancel()
-	var batch []Offer
+	var batch []moved
 	size := 0
 	for key, e := range c.kept.All() {
 		if e.validity.current(key).handle != h || e.validity.until != 0 || !over.Contains(key) {
 			continue
 		}
-		o := Offer{Key: key, Exists: e.version&gone == 0, Version: e.version &^ gone}
+		o := moved{Key: key, Exists: e.version&gone == 0, Version: e.version &^ gone}
 		if o.Bare = o.Exists && c.opt.VersionsOnly; o.Exists && !o.Bare {
 			var err error
 			if o.Value, err = c.opt.Codec.Append(nil, e.value); err != nil {
@@ -95,7 +95,7 @@ func (c *Cache[V]) offer(h *shard.Handle, over lease.Range, under lease.Gen, nex
 
 // offered takes entries that the owner of generation after had in memory when it gave their slice
 // up for this node. The cache keeps those that are certainly the latest (R19).
-func (c *Cache[V]) offered(after lease.Gen, batch []Offer) {
+func (c *Cache[V]) offered(after lease.Gen, batch []moved) {
 	for _, o := range batch {
 		if o.Bare && !c.opt.VersionsOnly {
 			continue

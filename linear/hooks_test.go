@@ -9,7 +9,7 @@ import (
 // hooks are Peers whose test gives the cache its leases, and takes what it offers.
 type hooks struct {
 	join  func(Participant)
-	offer func(ctx context.Context, next string, after lease.Gen, batch []Offer)
+	offer func(ctx context.Context, next string, after lease.Gen, batch []moved)
 }
 
 // Join implements Peers.

@@ -18,13 +18,13 @@ import (
 )
 
 // offering is a cache that owns every key under generation 1, and counts what it offers.
-func offering(t *testing.T, opt Options[string], offer func(ctx context.Context, batch []Offer)) (*Cache[string], *shard.Handle) {
+func offering(t *testing.T, opt Options[string], offer func(ctx context.Context, batch []moved)) (*Cache[string], *shard.Handle) {
 	t.Helper()
 	opt.Store = memory.New(memory.Options{})
 	if opt.Codec == nil {
 		opt.Codec = String()
 	}
-	opt.Peers = hooks{offer: func(ctx context.Context, next string, after lease.Gen, batch []Offer) {
+	opt.Peers = hooks{offer: func(ctx context.Context, next string, after lease.Gen, batch []moved) {
 		if next != "n2" || after != 1 {
 			t.Errorf("offered to %s, after %d", next, after)
 		}
@@ -54,7 +54,7 @@ func TestHandOversComeInBatches(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			got, batches := map[string]string{}, 0
-			cache, h := offering(t, Options[string]{}, func(_ context.Context, batch []Offer) {
+			cache, h := offering(t, Options[string]{}, func(_ context.Context, batch []moved) {
 				batches++
 				size := 0
 				for i, o := range batch {
@@ -93,7 +93,7 @@ func TestAReceiverThatTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		batches := 0
 		var ended error
-		cache, h := offering(t, Options[string]{Timeout: time.Minute}, func(ctx context.Context, _ []Offer) {
+		cache, h := offering(t, Options[string]{Timeout: time.Minute}, func(ctx context.Context, _ []moved) {
 			batches++
 			<-ctx.Done()
 			ended = ctx.Err()
@@ -153,8 +153,8 @@ func (o odd) Decode(b []byte) (string, error) {
 // a cache of versions goes along without its value, which only another such cache takes.
 func TestWhatGoesAlong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var got []Offer
-		take := func(_ context.Context, batch []Offer) { got = append(got, batch...) }
+		var got []moved
+		take := func(_ context.Context, batch []moved) { got = append(got, batch...) }
 		cache, h := offering(t, Options[string]{Codec: odd{String()}}, take)
 		for _, v := range []string{"even", "fine"} {
 			if err := cache.Put(t.Context(), v, v); err != nil {
@@ -201,7 +201,7 @@ func TestWhatGoesAlong(t *testing.T) {
 			if next.Len() != want || n.events[0].Load() != 0 {
 				t.Errorf("of %+v a cache of versions only %v keeps %d, want %d", got, only, next.Len(), want)
 			}
-			next.offered(3, []Offer{{Key: "other", Exists: true, Value: []byte("v"), Version: 2, Bare: only}})
+			next.offered(3, []moved{{Key: "other", Exists: true, Value: []byte("v"), Version: 2, Bare: only}})
 			if next.Len() != want {
 				t.Error("what somebody else offers is kept")
 			}
@@ -212,7 +212,7 @@ func TestWhatGoesAlong(t *testing.T) {
 // A cache that keeps nothing offers nothing, and neither does one that cannot.
 func TestNothingIsOffered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cache, h := offering(t, Options[string]{MaxBytes: -1}, func(context.Context, []Offer) { t.Error("offered by a cache that keeps nothing") })
+		cache, h := offering(t, Options[string]{MaxBytes: -1}, func(context.Context, []moved) { t.Error("offered by a cache that keeps nothing") })
 		if err := cache.Put(t.Context(), "k", "v"); err != nil || cache.Len() != 0 {
 			t.Errorf("%v, %d entries", err, cache.Len())
 		}

@@ -9,14 +9,14 @@ import (
 
 // Entries that move with their slice arrive as they were offered, or not at all.
 func TestOffersArriveWhole(t *testing.T) {
-	batch := []Offer{
+	batch := []moved{
 		{Key: "k", Value: []byte("value"), Exists: true, Version: 300},
 		{Key: "gone", Value: []byte{}, Version: 11},
 		{Key: "bare", Value: []byte{}, Exists: true, Bare: true, Version: 1},
 	}
 	for n := range len(batch) + 1 {
 		req := appendOffers(nil, 1<<33, batch[:n])
-		read := func(b []byte) (lease.Gen, []Offer, bool) {
+		read := func(b []byte) (lease.Gen, []moved, bool) {
 			f := read(b)
 			if f.Byte() != askOffer {
 				return 0, nil, false

@@ -138,9 +138,9 @@ func TestWhatOutlivesItsLease(t *testing.T) {
 // A slice that is handed over takes along what is in memory of the part that moves, of
 // this lease, and for ever: what expires stays behind, and so does what another lease holds.
 func TestWhatIsOffered(t *testing.T) {
-	var got []Offer
+	var got []moved
 	cache := openAt(t, &otter.Options[string, entry[string]]{})
-	cache.opt.Peers = hooks{offer: func(_ context.Context, next string, after lease.Gen, batch []Offer) {
+	cache.opt.Peers = hooks{offer: func(_ context.Context, next string, after lease.Gen, batch []moved) {
 		if next != "n2" || after != 7 {
 			t.Errorf("offered to %s, after generation %d", next, after)
 		}
@@ -163,8 +163,8 @@ func TestWhatIsOffered(t *testing.T) {
 	if err := cache.offersDone(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	slices.SortFunc(got, func(a, b Offer) int { return strings.Compare(a.Key, b.Key) })
-	want := []Offer{{Key: "b", Value: []byte("v"), Exists: true, Version: 2}, {Key: "b1", Version: 4}}
+	slices.SortFunc(got, func(a, b moved) int { return strings.Compare(a.Key, b.Key) })
+	want := []moved{{Key: "b", Value: []byte("v"), Exists: true, Version: 2}, {Key: "b1", Version: 4}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("offered %+v, want %+v", got, want)
 	}

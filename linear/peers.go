@@ -240,13 +240,13 @@ func (c *Cache[V]) askToSettle(ctx context.Context, owner string, id clink.ID, s
 }
 
 // offerPeers transfers entries to the next owner of their slice.
-func (c *Cache[V]) offerPeers(ctx context.Context, next string, after lease.Gen, batch []Offer) {
+func (c *Cache[V]) offerPeers(ctx context.Context, next string, after lease.Gen, batch []moved) {
 	if _, err := c.call(ctx, next, appendOffers(nil, after, batch)); err != nil {
 		c.opt.Logger.Debug("entries were not handed over", "to", next, "entries", len(batch), "err", err)
 	}
 }
 
-func appendOffers(b []byte, after lease.Gen, batch []Offer) []byte {
+func appendOffers(b []byte, after lease.Gen, batch []moved) []byte {
 	b = binary.AppendUvarint(append(b, askOffer), uint64(after))
 	b = binary.AppendUvarint(b, uint64(len(batch)))
 	for _, o := range batch {
@@ -285,11 +285,11 @@ func (f *fields) strings() (out []string) {
 	return out
 }
 
-func (f *fields) offers() (after lease.Gen, batch []Offer, ok bool) {
+func (f *fields) offers() (after lease.Gen, batch []moved, ok bool) {
 	after = lease.Gen(f.Uint())
 	for range f.Count() {
 		flag := f.Byte()
-		o := Offer{Exists: flag&1 != 0, Bare: flag&2 != 0, Version: f.Uint(), Key: f.Text(), Value: f.Bytes()}
+		o := moved{Exists: flag&1 != 0, Bare: flag&2 != 0, Version: f.Uint(), Key: f.Text(), Value: f.Bytes()}
 		if flag > 3 {
 			f.Fail()
 		}

@@ -349,7 +349,7 @@ func TestCloseLeavesNobodyWaiting(t *testing.T) {
 			h := shard.NewHandle(c.validities[1].handle.Lease, c.opt.Clock, 1<<62)
 			h.Gen = 2
 			c.acquired(h, 1)
-			c.offered(1, []Offer{{Key: "k", Value: []byte("v"), Exists: true, Version: 2}})
+			c.offered(1, []moved{{Key: "k", Value: []byte("v"), Exists: true, Version: 2}})
 			synctest.Wait()
 			if c.Len() != 0 {
 				t.Errorf("%s: it keeps what it is offered", name)
