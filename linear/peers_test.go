@@ -95,6 +95,9 @@ func TestRequestsOfOtherNodes(t *testing.T) {
 		if locks, _ := c.underWay(); locks != 0 {
 			t.Errorf("%d locks after refusals", locks)
 		}
+		if t.Failed() {
+			return // the key may be locked by mistake
+		}
 		if err := c.Put(t.Context(), "k", "w"); err != nil {
 			t.Error(err)
 		}
