@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"runtime"
+	"runtime/debug"
 	"sync"
 )
 
@@ -22,6 +23,23 @@ type World interface {
 	// Dump is the state as text: two worlds with the same Dump have the same future.
 	Dump() string
 }
+
+// choice is one thing that may happen.
+type choice struct {
+	name text
+	do   func()
+}
+
+// text is written when somebody reads it: a replay passes thousands of choices by, and writing
+// each of them took longer than the machines.
+type text struct {
+	format string
+	args   []any
+}
+
+func says(format string, args ...any) text { return text{format, args} }
+
+func (t text) String() string { return fmt.Sprintf(t.format, t.args...) }
 
 // Result says how far an exploration came.
 type Result struct {
@@ -45,6 +63,7 @@ func (r Result) String() string {
 // Run explores from the state that begin returns, at most limit states. It sees the
 // same states and finds the same schedule in every run, however many processors work.
 func Run(limit int, begin func() World) Result {
+	defer debug.SetGCPercent(debug.SetGCPercent(800)) // replays leave garbage at a rate that a small heap is collected for all the time
 	e := &explorer{begin: begin, limit: limit, seen: map[uint64]bool{}}
 	e.visit(sum(begin()))
 	for frontier := [][]byte{nil}; len(frontier) > 0; frontier = e.next {

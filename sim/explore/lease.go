@@ -119,31 +119,31 @@ func (w *leases) elect() {
 }
 
 func (w *leases) choices() (out []choice) {
-	add := func(name string, do func()) { out = append(out, choice{name, do}) }
+	add := func(name text, do func()) { out = append(out, choice{name, do}) }
 	for i, p := range w.mail {
-		add(fmt.Sprintf("%T arrives at %s", p.msg, p.where()), func() { w.drop(i); w.deliver(p) })
+		add(says("%T arrives at %s", p.msg, p), func() { w.drop(i); w.deliver(p) })
 		if w.left.Losses > 0 {
-			add(fmt.Sprintf("%T to %s is lost", p.msg, p.where()), func() { w.left.Losses--; w.drop(i) })
+			add(says("%T to %s is lost", p.msg, p), func() { w.left.Losses--; w.drop(i) })
 		}
 		if w.left.Copies > 0 {
-			add(fmt.Sprintf("%T arrives at %s, and will again", p.msg, p.where()), func() { w.left.Copies--; w.deliver(p) })
+			add(says("%T arrives at %s, and will again", p.msg, p), func() { w.left.Copies--; w.deliver(p) })
 		}
 	}
 	if len(w.saves) > 0 {
-		add(fmt.Sprintf("the coordinator saves for assigner %d", w.saves[0].by), func() { w.saved(0) })
+		add(says("the coordinator saves for assigner %d", w.saves[0].by), func() { w.saved(0) })
 	}
 	for i, n := range w.nodes {
 		if w.left.Beats > 0 {
-			add(n.name+" renews", func() { w.left.Beats--; w.node(n, n.machine.Beat(w.now, nil, nil)) })
+			add(says("%s renews", n.name), func() { w.left.Beats--; w.node(n, n.machine.Beat(w.now, nil, nil)) })
 		}
 		if w.left.Releases > 0 {
-			add(n.name+" releases what it holds", func() { w.left.Releases--; w.node(n, n.machine.Beat(w.now, nil, n.machine.Release(nil))) })
+			add(says("%s releases what it holds", n.name), func() { w.left.Releases--; w.node(n, n.machine.Beat(w.now, nil, n.machine.Release(nil))) })
 		}
 		if w.left.Crashes > 0 {
-			add(n.name+" crashes", func() { w.left.Crashes--; w.nodes[i] = w.live() })
+			add(says("%s crashes", n.name), func() { w.left.Crashes--; w.nodes[i] = w.live() })
 		}
 		if a := w.assigners[len(w.assigners)-1]; w.left.Moves > 0 && len(a.State().Slices) > 0 && a.State().Slices[0].Node != "" && a.State().Slices[0].Node != n.name {
-			add("the slice moves to "+n.name, func() {
+			add(says("the slice moves to %s", n.name), func() {
 				w.left.Moves--
 				a.Move("k", n.name)
 				w.assigner(len(w.assigners)-1, a.Beat(w.now, nil))
@@ -153,7 +153,7 @@ func (w *leases) choices() (out []choice) {
 	if w.left.Groups > 0 {
 		last := len(w.assigners) - 1
 		for n := range 2 {
-			add(fmt.Sprintf("the key is to have %d replicas", n), func() {
+			add(says("the key is to have %d replicas", n), func() {
 				w.left.Groups--
 				w.assigners[last].Replicate(w.now, "k", n)
 				w.assigner(last, w.assigners[last].Beat(w.now, nil))
@@ -161,7 +161,7 @@ func (w *leases) choices() (out []choice) {
 		}
 	}
 	if w.left.Hours > 0 {
-		add("a third of a lease passes", func() {
+		add(says("a third of a lease passes"), func() {
 			w.left.Hours--
 			w.now += hour
 			for i, a := range w.assigners {
@@ -170,7 +170,7 @@ func (w *leases) choices() (out []choice) {
 		})
 	}
 	if w.left.Takeovers > 0 {
-		add("another assigner is elected", func() {
+		add(says("another assigner is elected"), func() {
 			w.left.Takeovers--
 			w.assigners[len(w.assigners)-1].Deposed()
 			w.elect()
@@ -179,7 +179,7 @@ func (w *leases) choices() (out []choice) {
 	return out
 }
 
-func (p post) where() string {
+func (p post) String() string {
 	if p.to != "" {
 		return p.to
 	}
@@ -264,7 +264,7 @@ func (w *leases) tell(msg any) {
 // Choices implements World.
 func (w *leases) Choices() (out []string) {
 	for _, c := range w.choices() {
-		out = append(out, c.name)
+		out = append(out, c.name.String())
 	}
 	return out
 }

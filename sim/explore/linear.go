@@ -97,16 +97,10 @@ func (s Linear) Begin() World {
 	return w
 }
 
-// choice is one thing that may happen.
-type choice struct {
-	name string
-	do   func()
-}
-
 // Choices implements World.
 func (w *linear) Choices() (out []string) {
 	for _, c := range w.choices() {
-		out = append(out, c.name)
+		out = append(out, c.name.String())
 	}
 	return out
 }
@@ -121,44 +115,44 @@ func (w *linear) Choose(i int) error {
 }
 
 func (w *linear) choices() (out []choice) {
-	add := func(name string, do func()) { out = append(out, choice{name, do}) }
+	add := func(name text, do func()) { out = append(out, choice{name, do}) }
 	for _, m := range w.msgs {
 		if m.answer == nil || !m.orphan {
-			add(m.describe(), func() { w.progress(m) })
+			add(says("%v", m), func() { w.progress(m) })
 		}
 		if w.left.Losses > 0 && !m.orphan && m.out != nil {
-			add(fmt.Sprintf("node %d hears no answer to %s", m.node, show(m.out)), func() { w.lose(m) })
+			add(says("node %d hears no answer to %s", m.node, shown{m.out}), func() { w.lose(m) })
 		}
 	}
 	if w.begun < len(w.scope.Calls) {
 		c := w.scope.Calls[w.begun]
 		for i := range w.nodes {
 			if c.Node < 0 || c.Node == i {
-				add(fmt.Sprintf("call %d: %v %s at node %d", w.begun, c.Kind, c.key(), i), func() { w.call(i, c) })
+				add(says("call %d: %v %s at node %d", w.begun, c.Kind, c.key(), i), func() { w.call(i, c) })
 			}
 		}
 	}
 	for i := range w.nodes {
 		if i != w.owner && w.left.Moves > 0 {
-			add(fmt.Sprintf("the key moves from node %d to %d", w.owner, i), func() { w.move(i) })
+			add(says("the key moves from node %d to %d", w.owner, i), func() { w.move(i) })
 		}
 		if i != w.owner && w.left.Lapses > 0 {
-			add(fmt.Sprintf("node %d lapses unnoticed, the key goes to %d", w.owner, i), func() { w.lapse(i) })
+			add(says("node %d lapses unnoticed, the key goes to %d", w.owner, i), func() { w.lapse(i) })
 		}
 		if i == w.owner && w.left.Cuts > 0 {
-			add(fmt.Sprintf("the slice of node %d is cut", i), w.cut)
+			add(says("the slice of node %d is cut", i), w.cut)
 		}
 		if n := w.nodes[i]; len(n.untold) > 0 {
-			add(fmt.Sprintf("node %d notices that its lease lapsed", i), func() { w.tell(i) })
+			add(says("node %d notices that its lease lapsed", i), func() { w.tell(i) })
 		}
 		for _, op := range slices.Sorted(maps.Keys(w.nodes[i].calls)) {
 			if w.left.Abandons > 0 && w.nodes[i].calls[op].Kind != sim.Get {
-				add(fmt.Sprintf("the caller of %d at node %d gives up", op, i), func() { w.left.Abandons--; w.step(i, clink.Abandoned{Op: op}) })
+				add(says("the caller of %d at node %d gives up", op, i), func() { w.left.Abandons--; w.step(i, clink.Abandoned{Op: op}) })
 			}
 		}
 	}
 	if w.left.Truncates > 0 {
-		add("the store loses its guards", func() { w.left.Truncates--; w.store.Forget(theKey) })
+		add(says("the store loses its guards"), func() { w.left.Truncates--; w.store.Forget(theKey) })
 	}
 	return out
 }
@@ -421,20 +415,23 @@ func (w *linear) Dump() string {
 	return b.String()
 }
 
-func (m *message) describe() string {
+func (m *message) String() string {
 	switch {
 	case m.out == nil:
 		return fmt.Sprintf("node %d is offered %q", m.node, m.answer.(clink.Offered).Row.Value)
 	case m.answer != nil:
-		return fmt.Sprintf("node %d hears the answer to %s", m.node, show(m.out))
+		return fmt.Sprintf("node %d hears the answer to %s", m.node, shown{m.out})
 	case m.orphan:
-		return fmt.Sprintf("late, node %d's %s arrives", m.node, show(m.out))
+		return fmt.Sprintf("late, node %d's %s arrives", m.node, shown{m.out})
 	}
-	return fmt.Sprintf("node %d's %s arrives", m.node, show(m.out))
+	return fmt.Sprintf("node %d's %s arrives", m.node, shown{m.out})
 }
 
-func show(out clink.Output) string {
-	switch out := out.(type) {
+// shown prints a request.
+type shown struct{ clink.Output }
+
+func (s shown) String() string {
+	switch out := s.Output.(type) {
 	case clink.SetGuard:
 		return fmt.Sprintf("guard %v", out.Token)
 	case clink.Load:
@@ -444,5 +441,5 @@ func show(out clink.Output) string {
 	case clink.Store:
 		return fmt.Sprintf("store %q under %v", out.Muts[0].Value, out.Muts[0].Guard)
 	}
-	return fmt.Sprintf("%T", out)
+	return fmt.Sprintf("%T", s.Output)
 }

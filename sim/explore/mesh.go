@@ -112,16 +112,16 @@ func (s Mesh) Begin() World {
 }
 
 func (w *meshWorld) choices() (out []choice) {
-	add := func(name string, do func()) { out = append(out, choice{name, do}) }
+	add := func(name text, do func()) { out = append(out, choice{name, do}) }
 	for i, l := range w.links {
 		if len(l) > 0 {
-			add(fmt.Sprintf("%v arrives from %d", l[0], i+1), func() { w.arrive(i) })
+			add(says("%v arrives from %d", l[0], i+1), func() { w.arrive(i) })
 		}
 		switch {
 		case w.broken[i]:
-			add(fmt.Sprintf("%d connects again", i+1), func() { w.connect(i) })
+			add(says("%d connects again", i+1), func() { w.connect(i) })
 		case w.left.Breaks > 0 && len(l) > 0 && !w.down[i]:
-			add(fmt.Sprintf("the connection of %d breaks", i+1), func() {
+			add(says("the connection of %d breaks", i+1), func() {
 				w.left.Breaks--
 				w.links[i], w.broken[i] = nil, true
 				w.step(i, mesh.Broken{})
@@ -133,10 +133,10 @@ func (w *meshWorld) choices() (out []choice) {
 		if r.answer != nil {
 			what = "is answered"
 		}
-		name := fmt.Sprintf("%T%v of %d ", r.out, r.out, r.server+1)
-		add(name+what, func() { w.progress(r) })
+		name := says("%T%v of %d", r.out, r.out, r.server+1)
+		add(says("%v %s", name, what), func() { w.progress(r) })
 		if lost := unanswered(r.out); lost != nil && w.left.Losses > 0 {
-			add(name+"has no answer", func() {
+			add(says("%v has no answer", name), func() {
 				w.left.Losses--
 				w.drop(r)
 				w.step(r.server, lost)
@@ -153,17 +153,17 @@ func (w *meshWorld) choices() (out []choice) {
 				continue
 			}
 			if call.At == at || call.At < 0 {
-				add(fmt.Sprintf("session %d at %d: %+v", i, at+1, call), func() { w.call(i, at, call) })
+				add(says("session %d at %d: %+v", i, at+1, call), func() { w.call(i, at, call) })
 			}
 		}
 	}
 	for i, m := range w.servers {
 		if w.left.Beats > 0 && m != nil && !w.down[i] && m.View().Ring[0] == mesh.Incarnation(i+1) {
-			add(fmt.Sprintf("%d beats", i+1), func() { w.left.Beats--; w.step(i, mesh.Beat{}) })
+			add(says("%d beats", i+1), func() { w.left.Beats--; w.step(i, mesh.Beat{}) })
 		}
 	}
 	if w.left.Triggers > 0 {
-		add("x is written externally", func() { w.left.Triggers--; w.store.Trigger("x", fmt.Sprint("o", w.left.Triggers), 0) })
+		add(says("x is written externally"), func() { w.left.Triggers--; w.store.Trigger("x", fmt.Sprint("o", w.left.Triggers), 0) })
 	}
 	for _, c := range append(w.changes(), w.found()...) {
 		add(c.name, c.do)
@@ -174,7 +174,7 @@ func (w *meshWorld) choices() (out []choice) {
 		}
 		for _, k := range []string{"x", "y"} {
 			if it, ok := m.Peek(k); ok && w.left.Evicts > 0 && (it.Stamp != mesh.Stamp{} || len(w.scope.Keys) > 0) {
-				add(fmt.Sprintf("%s is evicted at %d", k, i+1), func() { w.left.Evicts--; w.step(i, mesh.Evicted{Key: k}) })
+				add(says("%s is evicted at %d", k, i+1), func() { w.left.Evicts--; w.step(i, mesh.Evicted{Key: k}) })
 			}
 		}
 	}
@@ -417,7 +417,7 @@ func (w *meshWorld) progress(r *meshRequest) {
 // Choices implements World.
 func (w *meshWorld) Choices() (out []string) {
 	for _, c := range w.choices() {
-		out = append(out, c.name)
+		out = append(out, c.name.String())
 	}
 	return out
 }

@@ -24,7 +24,7 @@ func (w *meshWorld) found() (out []choice) {
 		}
 		for i, m := range w.servers {
 			if m != nil && !w.down[i] && slices.Contains(m.View().Departed, o) {
-				out = append(out, choice{fmt.Sprintf("the log of %d is found at %d", o, i+1), func() { w.bring(o, i) }})
+				out = append(out, choice{says("the log of %d is found at %d", o, i+1), func() { w.bring(o, i) }})
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 package explore
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/freshet-cache/freshet/causal/mesh"
@@ -9,7 +8,7 @@ import (
 
 // changes are what may happen to the ring.
 func (w *meshWorld) changes() (out []choice) {
-	add := func(name string, do func()) { out = append(out, choice{name, do}) }
+	add := func(name text, do func()) { out = append(out, choice{name, do}) }
 	healthy := 0
 	for _, o := range w.view.Ring {
 		if w.servers[o-1] != nil && !w.down[o-1] {
@@ -22,23 +21,23 @@ func (w *meshWorld) changes() (out []choice) {
 		switch {
 		case m == nil && member:
 			if back := w.before(i); w.servers[back] != nil && !w.down[back] && w.servers[back].View().Number == w.view.Number {
-				add(fmt.Sprintf("%d begins with a snapshot of %d", o, back+1), func() { w.step(back, mesh.Asked{From: o, View: w.view.Number}) })
+				add(says("%d begins with a snapshot of %d", o, back+1), func() { w.step(back, mesh.Asked{From: o, View: w.view.Number}) })
 			}
 		case m == nil || w.down[i] || !member:
 		default:
 			if m.View().Number < w.view.Number {
-				add(fmt.Sprintf("%d hears of view %d", o, w.view.Number), func() { w.tell(i) })
+				add(says("%d hears of view %d", o, w.view.Number), func() { w.tell(i) })
 			}
 			if w.left.Crashes > 0 && healthy > 1 {
-				add(fmt.Sprintf("%d crashes", o), func() { w.left.Crashes--; w.stop(i); w.exclude(o) })
+				add(says("%d crashes", o), func() { w.left.Crashes--; w.stop(i); w.exclude(o) })
 			}
 			if w.left.Suspects > 0 && healthy > 1 {
-				add(fmt.Sprintf("%d is suspected", o), func() { w.left.Suspects--; w.exclude(o) })
+				add(says("%d is suspected", o), func() { w.left.Suspects--; w.exclude(o) })
 			}
 		}
 	}
 	if w.left.Joins > 0 {
-		add("a server joins", func() {
+		add(says("a server joins"), func() {
 			w.left.Joins--
 			v := w.decide()
 			v.Newest++

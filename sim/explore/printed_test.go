@@ -40,7 +40,7 @@ func newPrinted() World {
 
 func (w *printed) choices() (out []choice) {
 	if w.begun < 2 {
-		out = append(out, choice{fmt.Sprintf("write %d begins", w.begun), func() {
+		out = append(out, choice{says("write %d begins", w.begun), func() {
 			w.writes = append(w.writes, &attempt{id: w.begun})
 			w.begun++
 		}})
@@ -49,11 +49,11 @@ func (w *printed) choices() (out []choice) {
 		switch {
 		case a.done:
 		case !a.guarded:
-			out = append(out, choice{fmt.Sprintf("write %d installs a fresh guard", a.id), func() { w.guard(a) }})
+			out = append(out, choice{says("write %d installs a fresh guard", a.id), func() { w.guard(a) }})
 		default:
-			out = append(out, choice{fmt.Sprintf("write %d is committed and acknowledged", a.id), func() { w.commit(a, true) }})
+			out = append(out, choice{says("write %d is committed and acknowledged", a.id), func() { w.commit(a, true) }})
 			if w.losses > 0 {
-				out = append(out, choice{fmt.Sprintf("write %d is committed, the answer is lost, and it is tried again", a.id), func() { w.commit(a, false) }})
+				out = append(out, choice{says("write %d is committed, the answer is lost, and it is tried again", a.id), func() { w.commit(a, false) }})
 			}
 		}
 	}
@@ -91,7 +91,7 @@ func (w *printed) commit(a *attempt, heard bool) {
 
 func (w *printed) Choices() (out []string) {
 	for _, c := range w.choices() {
-		out = append(out, c.name)
+		out = append(out, c.name.String())
 	}
 	return out
 }

@@ -127,41 +127,41 @@ func (w *sharing) leave(i int) {
 }
 
 func (w *sharing) choices() (out []choice) {
-	add := func(name string, do func()) { out = append(out, choice{name, do}) }
+	add := func(name text, do func()) { out = append(out, choice{name, do}) }
 	for _, m := range w.reqs {
 		if m.answer == nil || !m.orphan {
-			add(m.describe(), func() { w.progress(m) })
+			add(says("%v", m), func() { w.progress(m) })
 		}
 		if _, store := m.out.(clink.Store); w.left.Losses > 0 && store && !m.orphan {
-			add(fmt.Sprintf("node %d hears no answer to %s", m.node, show(m.out)), func() { w.lose(m) })
+			add(says("node %d hears no answer to %s", m.node, shown{m.out}), func() { w.lose(m) })
 		}
 	}
 	for i, m := range w.mail {
-		name := fmt.Sprintf("%T%v", m.Message, m.Message)
-		add(fmt.Sprintf("%s arrives at %s", name, m.To.Node), func() { w.drop(i); w.hear(m) })
+		name := says("%T%v", m.Message, m.Message)
+		add(says("%s arrives at %s", name, m.To.Node), func() { w.drop(i); w.hear(m) })
 		if w.left.Drops > 0 {
-			add(fmt.Sprintf("%s to %s is lost", name, m.To.Node), func() { w.left.Drops--; w.drop(i) })
+			add(says("%s to %s is lost", name, m.To.Node), func() { w.left.Drops--; w.drop(i) })
 		}
 		if w.left.Copies > 0 {
-			add(fmt.Sprintf("%s arrives at %s, and will again", name, m.To.Node), func() { w.left.Copies--; w.hear(m) })
+			add(says("%s arrives at %s, and will again", name, m.To.Node), func() { w.left.Copies--; w.hear(m) })
 		}
 	}
 	if w.begun < len(w.scope.Calls) {
 		c := w.scope.Calls[w.begun]
 		for i := range w.nodes {
 			if c.Node == i || c.Node < 0 && (c.Kind == sim.Get || i == w.lead) {
-				add(fmt.Sprintf("call %d: %v at node %d", w.begun, c.Kind, i), func() { w.call(i, c) })
+				add(says("call %d: %v at node %d", w.begun, c.Kind, i), func() { w.call(i, c) })
 			}
 		}
 	}
 	for _, i := range w.joins {
-		add(fmt.Sprintf("node %d acquires generation %d", i, w.gen), func() { w.join(i) })
+		add(says("node %d acquires generation %d", i, w.gen), func() { w.join(i) })
 	}
 	for _, i := range w.ends {
-		add(fmt.Sprintf("node %d gives generation %d up", i, w.gen), func() { w.leave(i) })
+		add(says("node %d gives generation %d up", i, w.gen), func() { w.leave(i) })
 	}
 	if w.left.Changes > 0 && len(w.ends)+len(w.joins) == 0 {
-		add("the group is to end", func() {
+		add(says("the group is to end"), func() {
 			w.left.Changes--
 			for i := range w.nodes {
 				w.ends = append(w.ends, i)
@@ -169,7 +169,7 @@ func (w *sharing) choices() (out []choice) {
 		})
 	}
 	if w.left.Beats > 0 {
-		add("the primary repeats itself", func() {
+		add(says("the primary repeats itself"), func() {
 			w.left.Beats--
 			w.primary(w.lead, w.nodes[w.lead].primary.Step(replica.Beat{}, nil))
 		})
@@ -336,7 +336,7 @@ func (w *sharing) lose(m *message) {
 // Choices implements World.
 func (w *sharing) Choices() (out []string) {
 	for _, c := range w.choices() {
-		out = append(out, c.name)
+		out = append(out, c.name.String())
 	}
 	return out
 }
