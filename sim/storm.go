@@ -37,6 +37,7 @@ type storm struct {
 	values     map[string][]item // what the value cache of a layered cache was told
 	res        Result
 	logged     bool
+	granted    bool // a lease began or was extended since check looked: time only ends them
 }
 
 // Run runs a plan to its end, and on until nothing is under way. With log it
@@ -158,6 +159,36 @@ func (s *storm) log(format string, a ...any) {
 // check looks at the whole world after every event: leases exclude each other,
 // and every entry that would be served equals the store.
 func (s *storm) check() {
+	if s.granted {
+		s.granted = false
+		s.checkLeases()
+	}
+	for _, n := range s.nodes {
+		var wrong []string
+		for k := range n.entries {
+			if n.hit(k) != nil {
+				wrong = append(wrong, k)
+			}
+		}
+		if len(wrong) > 0 {
+			s.fail(n.hit(slices.Min(wrong)))
+		}
+	}
+	if s.plan.Config.Groups {
+		s.checkCopies()
+	}
+}
+
+// hit is what is wrong with an entry that would be served now, if anything is.
+func (n *stormNode) hit(key string) error {
+	if e, ok := n.serves(key); ok {
+		return n.s.judge.Hit(n.index, key, string(e.Row.Value), e.Row.Exists)
+	}
+	return nil
+}
+
+// checkLeases sees that leases exclude each other.
+func (s *storm) checkLeases() {
 	for i, n := range s.nodes {
 		now := n.clock.read(s.now)
 		for g, h := range n.handles { // the order shows only in what a violation is called
@@ -165,14 +196,9 @@ func (s *storm) check() {
 				s.exclusive(i, g, h)
 			}
 		}
-		for _, k := range slices.Sorted(maps.Keys(n.entries)) {
-			if e, ok := n.serves(k); ok {
-				s.fail(s.judge.Hit(n.index, k, string(e.Row.Value), e.Row.Exists))
-			}
-		}
 	}
 	if s.plan.Config.Groups {
-		s.checkCopies()
+		s.checkGroups()
 	}
 }
 

@@ -4,11 +4,17 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 )
+
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // a simulated world is small, so it would be collected for all the time
+	os.Exit(m.Run())
+}
 
 // campaign is how many seeds a plain test runs; make storms sets FRESHET_SEEDS.
 func campaign(t *testing.T) uint64 {

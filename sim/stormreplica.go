@@ -30,6 +30,7 @@ func newMember(name string, drift int64) member {
 func (n *stormNode) acquire(out lease.Acquire) {
 	n.s.log("%s acquires %v generation %d, group of %d", n.name, out.Range, out.Gen, len(out.Group))
 	h, in := handle{out.Range, out.Until}, replica.Acquired{Lease: out.Lease, Group: out.Group}
+	n.s.granted = true
 	if !out.Group.Primary(n.name) {
 		n.member.leases[out.Gen] = h
 		n.stepReplica(in)
@@ -45,6 +46,7 @@ func (n *stormNode) acquire(out lease.Acquire) {
 
 // extend lets a lease last longer.
 func (n *stormNode) extend(out lease.Extend) {
+	n.s.granted = true
 	if h, ok := n.member.leases[out.Gen]; ok {
 		h.until = max(h.until, out.Until)
 		n.member.leases[out.Gen] = h
@@ -252,19 +254,22 @@ func (n *stormNode) loadCopy(out replica.Load) {
 	})
 }
 
-// checkCopies looks at what replicas would serve, and at who holds what beside them:
-// all members of a group have the same generation, and one of them is the primary.
+// checkCopies looks at what replicas would serve.
 func (s *storm) checkCopies() {
-	for i, n := range s.nodes {
-		if len(n.member.leases)+len(n.member.copies) == 0 {
-			continue
-		}
-		now := n.now()
+	for _, n := range s.nodes {
 		for k := range n.member.copies {
 			if e, ok := n.copied(k); ok {
 				s.fail(s.judge.Hit(n.index, k, string(e.Row.Value), e.Row.Exists))
 			}
 		}
+	}
+}
+
+// checkGroups looks at who holds what beside replicas: all members of a group have the same
+// generation, and one of them is the primary.
+func (s *storm) checkGroups() {
+	for i, n := range s.nodes {
+		now := n.now()
 		for g, h := range n.member.leases {
 			for j, m := range s.nodes {
 				if now < h.until && (j > i && m.collides(g, h, m.member.leases) || m.collides(g, h, m.handles)) {
