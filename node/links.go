@@ -12,6 +12,7 @@ import (
 
 	"github.com/freshet-cache/freshet/link"
 	"github.com/freshet-cache/freshet/peer"
+	"github.com/freshet-cache/freshet/redis/tracking"
 	"github.com/freshet-cache/freshet/resp"
 )
 
@@ -33,7 +34,7 @@ func (n *Node) link(c *resp.Conn, args [][]byte, w *resp.Writer) {
 	c.Hijack(func(nc net.Conn, r *bufio.Reader) {
 		var l *link.Link
 		defer func() { n.linked(l, false) }()
-		over := &asker{addr: from}
+		over := &tracking.Asker{Addr: from}
 		made := make(chan struct{})
 		l = link.New(nc, r, link.Options{MaxFrame: n.p.maxFrame(), Request: func(ctx context.Context, f []byte) []byte {
 			<-made
@@ -53,7 +54,7 @@ func (n *Node) link(c *resp.Conn, args [][]byte, w *resp.Writer) {
 			cancel()
 		}
 		<-l.Done()
-		n.track.linkLost(over)
+		n.track.LinkLost(over)
 		l.Wait()
 		n.p.forget(l)
 	})

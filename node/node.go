@@ -17,6 +17,7 @@ import (
 	"github.com/freshet-cache/freshet/node/promise"
 	"github.com/freshet-cache/freshet/peer"
 	"github.com/freshet-cache/freshet/redis"
+	"github.com/freshet-cache/freshet/redis/tracking"
 	"github.com/freshet-cache/freshet/resp"
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
@@ -41,7 +42,7 @@ type Node struct {
 	server      *resp.Server
 	admin       *http.Server
 	m           *metrics
-	track       *tracking
+	track       *tracking.Tracking
 	members     []promise.Member // of this node, as Process.promised
 	ctx         context.Context  // ends with the node
 	stop        context.CancelFunc
@@ -90,7 +91,9 @@ func (n *Node) start() error {
 	if err != nil {
 		return err
 	}
-	n.track = newTracking(n)
+	n.track = tracking.New(tracked{n}, tracking.Options{
+		Keys: n.p.cfg.TrackingKeys, Addr: n.addr, Timeout: n.p.cfg.Timeout, Context: n.ctx, Clock: n.p.clock, Logger: n.log,
+	})
 	n.m = newMetrics(n)
 	n.peers = peer.New(peer.Options{Version: frameVersion, Password: n.p.cfg.Password, Addr: n.addr, MaxFrame: n.p.maxFrame(), TLS: ctls, Message: n.message, Request: n.whenBegun})
 	n.server = resp.NewServer(n, resp.Options{
@@ -115,7 +118,7 @@ func (n *Node) start() error {
 	close(n.begun)
 	n.admin = &http.Server{Handler: n.adminHandler(), ReadHeaderTimeout: adminTimeout, IdleTimeout: adminTimeout}
 	n.work.Go(func() { _ = n.admin.Serve(n.adminListener) })
-	n.work.Go(n.track.expire)
+	n.track.Start()
 	n.shard.Hurry()
 	n.started()
 	return nil
@@ -161,7 +164,7 @@ func (n *Node) join(w shard.Watcher) {
 func (n *Node) again(stands bool) {
 	if n.running() {
 		if !stands {
-			n.track.away()
+			n.track.Away()
 		}
 		n.shard.Hurry()
 	}
@@ -196,7 +199,7 @@ func (n *Node) fromAssigner(frame []byte) {
 		return
 	}
 	n.shard.Deliver(m)
-	n.track.back()
+	n.track.Back()
 }
 
 // Command implements resp.Handler.
@@ -207,10 +210,10 @@ func (n *Node) Command(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.W
 	}
 	if cmd.Name == "get" { // nearly every command is this one, and a hit
 		key := args[1]
-		track := c.Tracks() && len(key) > 0 && n.track.reading(c, args[1:], w)
+		track := c.Tracks() && len(key) > 0 && n.track.Reading(c, args[1:], w)
 		if e, ok := n.cache.Peek(view(key)); ok && !(track && e.Copy) {
 			if track {
-				n.track.read(key, e)
+				n.track.Read(key, e.TTL)
 			}
 			n.session(c).hit(e.Copy)
 			redis.Value(e, w)
@@ -256,7 +259,7 @@ func (n *Node) badKey(cmd *resp.Command, args [][]byte) string {
 }
 
 func (n *Node) runRead(c *resp.Conn, cmd *resp.Command, run redis.Command, args [][]byte, w *resp.Writer) {
-	r := &reader{n: n, c: c, w: w, track: c.Tracks() && n.track.reading(c, cmd.Keys(args), w)}
+	r := &reader{n: n, c: c, w: w, track: c.Tracks() && n.track.Reading(c, cmd.Keys(args), w)}
 	tmp := resp.NewWriter(w.Proto())
 	if run(r, args, tmp); r.err != nil {
 		w.Error(errorText(r.err))
@@ -338,7 +341,9 @@ func (n *Node) Exec(c *resp.Conn, cmds []resp.Queued, w *resp.Writer) {
 		w.Error(errCrossOwner.Error())
 	default:
 		if c.Tracks() {
-			n.track.transaction(c, j, w)
+			if reads := n.readsOf(j); len(reads) > 0 {
+				j.track = n.track.Reading(c, reads, w)
+			}
 		}
 		n.run(c, j, keys, w)
 	}
@@ -438,6 +443,9 @@ func (n *Node) close(ctx context.Context) error {
 	n.listener.Close()
 	n.adminListener.Close()
 	n.work.Wait()
+	if n.track != nil {
+		n.track.Wait()
+	}
 	return err
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/freshet-cache/freshet/linear"
 	"github.com/freshet-cache/freshet/peer"
 	"github.com/freshet-cache/freshet/redis"
+	"github.com/freshet-cache/freshet/redis/tracking"
 	"github.com/freshet-cache/freshet/resp"
 	"github.com/freshet-cache/freshet/store"
 )
@@ -29,7 +30,7 @@ func (n *Node) read(c *resp.Conn, key []byte, w *resp.Writer, track bool) (linea
 	if e, ok := n.cache.Peek(view(key)); ok && !(track && e.Copy) {
 		n.m.served(e, forClient)
 		if track {
-			n.track.read(key, e)
+			n.track.Read(key, e.TTL)
 		}
 		return e, nil
 	}
@@ -71,9 +72,9 @@ func (n *Node) read(c *resp.Conn, key []byte, w *resp.Writer, track bool) (linea
 	e, err := n.entry(ctx, name, forClient)
 	switch {
 	case owned:
-		n.track.read(key, e)
+		n.track.Read(key, e.TTL)
 	case track:
-		n.track.disown(c, key)
+		n.track.Disown(c, key)
 	}
 	return e, err
 }
@@ -115,7 +116,7 @@ func (n *Node) readFrom(ctx context.Context, addr string, key []byte, track *res
 	var b []byte
 	var err error
 	if track != nil {
-		b, err = n.track.call(ctx, addr, append([]byte{frameVersion, frameTrack}, key...), track, [][]byte{key}, w)
+		b, err = n.track.Call(ctx, addr, append([]byte{frameVersion, frameTrack}, key...), track, [][]byte{key}, w)
 	} else {
 		b, err = n.peers.CallHeard(ctx, addr, append([]byte{frameVersion, frameRead}, key...))
 	}
@@ -130,7 +131,7 @@ func (n *Node) readFrom(ctx context.Context, addr string, key []byte, track *res
 	}
 	e, err := decodeEntry(b[1:])
 	if track != nil && err == nil {
-		n.track.read(key, e)
+		n.track.Read(key, e.TTL)
 	}
 	return e, err
 }
@@ -188,7 +189,7 @@ func (n *Node) attempt(ctx context.Context, j *job, keys []string, w *resp.Write
 	var b []byte
 	var err error
 	if j.track {
-		b, err = n.track.call(ctx, r.Addr, j.append(nil), j.conn, n.readsOf(j), w)
+		b, err = n.track.Call(ctx, r.Addr, j.append(nil), j.conn, n.readsOf(j), w)
 	} else {
 		b, err = n.ask(ctx, r.Addr, j.append(nil))
 	}
@@ -233,10 +234,10 @@ var errWatched = errors.New("node: a watched key has changed")
 func (n *Node) do(ctx context.Context, j *job, keys []string) ([]byte, error) {
 	b, changed, err := n.carryOut(ctx, j, keys)
 	if errors.Is(err, linear.ErrOutcomeUnknown) {
-		n.track.doubtful(keys, j)
+		n.track.Doubtful(keys, j.writer())
 		return nil, err
 	}
-	n.track.changed(changed, j)
+	n.track.Changed(changed, j.writer())
 	return b, err
 }
 
@@ -283,7 +284,7 @@ func (n *Node) carryOut(ctx context.Context, j *job, keys []string) ([]byte, []s
 		w.NullArray()
 	case err != nil:
 		return nil, nil, err
-	case n.track.busy.Load() == 0: // nobody is to be told: it need not be known
+	case n.track.Idle(): // nobody is to be told: it need not be known
 		return w.Bytes(), nil, nil
 	}
 	return w.Bytes(), slices.Sorted(maps.Keys(versions)), nil
@@ -350,7 +351,7 @@ func (n *Node) owned(keys []string) (count int) {
 
 // serve answers another node's request, which came over a link that the other node
 // opened; over is nil if it was this one.
-func (n *Node) serve(ctx context.Context, frame []byte, over *asker) []byte {
+func (n *Node) serve(ctx context.Context, frame []byte, over *tracking.Asker) []byte {
 	if len(frame) < 2 || frame[0] != frameVersion {
 		return append([]byte{answerError}, "ERR "+errFrame.Error()...)
 	}
@@ -363,7 +364,7 @@ func (n *Node) serve(ctx context.Context, frame []byte, over *asker) []byte {
 	case frameRead, frameTrack:
 		key, tracked := string(frame[2:]), frame[1] == frameTrack
 		if tracked {
-			n.track.interest(over, key)
+			n.track.Interest(over, key)
 		}
 		e, hit := n.cache.Peek(key)
 		if hit && !(tracked && e.Copy) {
@@ -384,12 +385,8 @@ func (n *Node) serve(ctx context.Context, frame []byte, over *asker) []byte {
 		return n.p.obeyed(frame)
 	case frameHello, frameWho, frameState, frameLiving, frameMembers:
 		return n.asked(ctx, frame[1])
-	case frameInvalid:
-		return n.track.invalid(frame)
-	case frameFollow:
-		return n.track.follow(frame, over)
-	case frameAcquired:
-		return n.track.announced(ctx, frame)
+	case tracking.Invalid, tracking.Follow, tracking.Acquired:
+		return answered(nil, n.track.Serve(ctx, frame[1:], over))
 	case frameRun:
 		j, err := decodeJob(frame)
 		if err != nil {
@@ -403,7 +400,7 @@ func (n *Node) serve(ctx context.Context, frame []byte, over *asker) []byte {
 		defer cancel()
 		if j.from = over; j.track {
 			for _, k := range n.readsOf(j) {
-				n.track.interest(over, string(k))
+				n.track.Interest(over, string(k))
 			}
 		}
 		return answered(n.do(ctx, j, keys))

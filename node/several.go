@@ -167,7 +167,7 @@ func (n *Node) flush(c *resp.Conn, args [][]byte, w *resp.Writer) {
 	case async:
 		n.flushLater(w)
 	default:
-		n.track.forgetEverywhere(cause{conn: c.ID()}) // and of each key that somebody reads from here on, when it goes
+		n.track.ForgetEverywhere(c.ID()) // and of each key that somebody reads from here on, when it goes
 		ctx, cancel := context.WithTimeout(c.Context(), n.p.cfg.Timeout)
 		defer cancel()
 		if failed := n.empty(ctx, c, func(int) {}); failed != "" {
@@ -189,7 +189,7 @@ func (n *Node) flushLater(w *resp.Writer) {
 	}
 	f.running, f.removed = true, 0
 	n.work.Go(func() {
-		n.track.forgetEverywhere(cause{})
+		n.track.ForgetEverywhere(0)
 		failed := n.empty(n.ctx, nil, func(removed int) {
 			f.mu.Lock()
 			f.removed = removed
