@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"time"
@@ -47,11 +46,6 @@ func laneOf(frame []byte) peer.Lane {
 		return peer.Writes
 	}
 	return peer.Control
-}
-
-// ask sends a request to another node. See peer.Peers.Call for its errors.
-func (n *Node) ask(ctx context.Context, addr string, frame []byte) ([]byte, error) {
-	return n.peers.Call(ctx, addr, laneOf(frame), frame)
 }
 
 // The first byte of an answer.

@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/prometheus/procfs"
@@ -133,37 +132,6 @@ func infoKeyspace(n *Node, line func(string, ...any)) {
 func infoFreshet(n *Node, line func(string, ...any)) {
 	running, removed, last := n.flushing.state()
 	line("flush_running:%d\r\nflush_removed_keys:%d\r\nflush_last:%s", map[bool]int{true: 1}[running], removed, last)
-}
-
-// opsRate is the rate of commands between two times that it is asked for.
-type opsRate struct {
-	mu    sync.Mutex
-	at    time.Time
-	count uint64
-	rate  uint64
-}
-
-func (r *opsRate) now(count uint64, at time.Time) uint64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch past := at.Sub(r.at); {
-	case r.at.IsZero():
-		r.at, r.count = at, count
-	case past >= 100*time.Millisecond:
-		r.rate = uint64(float64(count-r.count) / past.Seconds())
-		r.at, r.count = at, count
-	}
-	return r.rate
-}
-
-// keyCount is the number of keys in the store, for INFO. Counting may be a long query, so
-// it is done at most once in a hundred times as long as it took, and the last result is
-// told meanwhile.
-type keyCount struct {
-	mu    sync.Mutex
-	keys  int
-	known bool
-	next  time.Time
 }
 
 const (

@@ -14,6 +14,7 @@ import (
 	"github.com/freshet-cache/freshet/peer"
 	"github.com/freshet-cache/freshet/redis/tracking"
 	"github.com/freshet-cache/freshet/resp"
+	"github.com/freshet-cache/freshet/shard/lease"
 )
 
 // link lets another node have a connection as a link.
@@ -100,4 +101,40 @@ func (n *Node) drainLinks(ctx context.Context) {
 		wg.Go(func() { n.peers.Drain(ctx) })
 	}
 	wg.Wait()
+}
+
+// whenBegun answers what is asked over a link that this node has opened, which it may
+// have done before it was complete.
+func (n *Node) whenBegun(ctx context.Context, frame []byte) []byte {
+	select {
+	case <-n.begun:
+		return n.serve(ctx, frame, nil)
+	case <-ctx.Done(): // the link is broken
+		return nil
+	}
+}
+
+// message takes a message that came over a link which this node has opened.
+func (n *Node) message(frame []byte) {
+	if !n.fromMember(frame) {
+		n.fromAssigner(frame)
+	}
+}
+
+// fromAssigner takes a message that came back over the link to the assigner.
+func (n *Node) fromAssigner(frame []byte) {
+	if len(frame) > 2 && frame[0] == frameVersion && frame[1] == frameNo {
+		n.p.fail(string(frame[2:]))
+		return
+	}
+	if len(frame) < 2 || frame[0] != frameVersion || frame[1] != frameLease || !n.running() {
+		return // a message may be lost; the next beat asks again
+	}
+	m, err := lease.Decode(frame[2:])
+	if err != nil {
+		n.log.Warn("the assigner sent what cannot be read", "err", err)
+		return
+	}
+	n.shard.Deliver(m)
+	n.track.Back()
 }

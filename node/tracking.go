@@ -8,7 +8,6 @@ import (
 	"github.com/freshet-cache/freshet/linear"
 	"github.com/freshet-cache/freshet/link"
 	"github.com/freshet-cache/freshet/peer"
-	"github.com/freshet-cache/freshet/redis"
 	"github.com/freshet-cache/freshet/redis/tracking"
 	"github.com/freshet-cache/freshet/resp"
 	"github.com/freshet-cache/freshet/shard/lease"
@@ -76,16 +75,4 @@ func (n *Node) Closed(c *resp.Conn) {
 	if c.Tracks() {
 		n.track.Track(c, resp.Tracking{})
 	}
-}
-
-// readsOf are the keys of a job's commands that only read.
-func (n *Node) readsOf(j *job) (out [][]byte) {
-	for _, args := range j.cmds {
-		name := redis.Lower(args[0])
-		run, writing := redis.Lookup(name)
-		if cmd := n.p.table[name]; run != nil && !writing && cmd != nil {
-			out = append(out, cmd.Keys(args)...)
-		}
-	}
-	return out
 }
