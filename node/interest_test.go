@@ -22,7 +22,7 @@ func TestInterestIsNotedBeforeTheLookUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := context.Background()
-			if err := n.cache.Put(ctx, "k", "before"); err != nil {
+			if err := n.cache.Set(ctx, "k", "before"); err != nil {
 				t.Fatal(err)
 			}
 			asker := &asker{}
@@ -46,7 +46,7 @@ func TestInterestIsNotedBeforeTheLookUp(t *testing.T) {
 			for !asker.asked.Load() { // it is about to be noted
 				runtime.Gosched()
 			}
-			if err := n.cache.Put(ctx, "k", "after"); err != nil {
+			if err := n.cache.Set(ctx, "k", "after"); err != nil {
 				t.Fatal(err)
 			}
 			close(release)

@@ -215,7 +215,7 @@ func compareAndSet(x KV, args [][]byte, w *resp.Writer) {
 		x.Delete(args[1])
 		w.SimpleString("OK")
 	default:
-		x.Put(args[1], string(args[3]), o.ttl)
+		x.Set(args[1], string(args[3]), o.ttl)
 		w.SimpleString("OK")
 	}
 }
@@ -249,7 +249,7 @@ func set(x KV, args [][]byte, w *resp.Writer) {
 	case done && o.past:
 		x.Delete(args[1])
 	case done:
-		x.Put(args[1], string(args[2]), o.ttl)
+		x.Set(args[1], string(args[2]), o.ttl)
 	}
 	switch {
 	case o.get:
@@ -272,7 +272,7 @@ func setEx(x KV, args [][]byte, w *resp.Writer) {
 		w.Error(msg)
 		return
 	}
-	x.Put(args[1], string(args[3]), d)
+	x.Set(args[1], string(args[3]), d)
 	w.SimpleString("OK")
 }
 
@@ -283,14 +283,14 @@ func setNX(x KV, args [][]byte, w *resp.Writer) {
 	case e.Exists:
 		w.Int(0)
 	default:
-		x.Put(args[1], string(args[2]), 0)
+		x.Set(args[1], string(args[2]), 0)
 		w.Int(1)
 	}
 }
 
 func getSet(x KV, args [][]byte, w *resp.Writer) {
 	if e, ok := x.Get(args[1]); ok {
-		x.Put(args[1], string(args[2]), 0)
+		x.Set(args[1], string(args[2]), 0)
 		Value(e, w)
 	}
 }
@@ -322,12 +322,12 @@ func getEx(x KV, args [][]byte, w *resp.Writer) {
 	case !e.Exists || !o.any:
 	case o.persist:
 		if e.TTL != 0 {
-			x.Put(args[1], e.Value, 0)
+			x.Set(args[1], e.Value, 0)
 		}
 	case o.past:
 		x.Delete(args[1])
 	default:
-		x.Put(args[1], e.Value, o.ttl)
+		x.Set(args[1], e.Value, o.ttl)
 	}
 	Value(e, w)
 }
@@ -345,7 +345,7 @@ func mset(x KV, args [][]byte, w *resp.Writer) {
 		return
 	}
 	for i := 1; i < len(args); i += 2 {
-		x.Put(args[i], string(args[i+1]), 0)
+		x.Set(args[i], string(args[i+1]), 0)
 	}
 	w.SimpleString("OK")
 }
@@ -365,7 +365,7 @@ func msetNX(x KV, args [][]byte, w *resp.Writer) {
 		}
 	}
 	for i := 1; i < len(args); i += 2 {
-		x.Put(args[i], string(args[i+1]), 0)
+		x.Set(args[i], string(args[i+1]), 0)
 	}
 	w.Int(1)
 }
@@ -391,7 +391,7 @@ func appendTo(x KV, args [][]byte, w *resp.Writer) {
 		return
 	}
 	v := e.Value + string(args[2])
-	x.Put(args[1], v, linear.KeepTTL)
+	x.Set(args[1], v, linear.KeepTTL)
 	w.Int(int64(len(v)))
 }
 
