@@ -6,27 +6,6 @@ import (
 	"strings"
 )
 
-// Command describes a command, as COMMAND tells clients.
-type Command struct {
-	Name                    string // in lower case
-	Arity                   int    // with the name; -n is at least n
-	Flags                   []string
-	FirstKey, LastKey, Step int // positions of keys; LastKey may count from the end
-	Group                   string
-	Summary                 string
-	Since                   string
-	// Denied says why no client may run the command, as an error text; empty if it may.
-	Denied string
-	// Spare lets the command run on the connections beyond MaxConns.
-	Spare bool
-
-	open       bool // before authentication
-	immediate  bool // not queued by MULTI
-	subscribed bool // possible while subscribed in RESP2
-	counted    bool // the number of keys stands before them
-	run        func(*Conn, [][]byte, *Writer)
-}
-
 // Keys are the keys among args, args[0] being the name.
 func (cmd *Command) Keys(args [][]byte) (keys [][]byte) {
 	if cmd.FirstKey == 0 {
@@ -238,4 +217,23 @@ func getKeys(c *Conn, args [][]byte, w *Writer) {
 			w.Bulk(k)
 		}
 	}
+}
+
+// lookup finds a command by its name in any case, without allocating.
+func (s *Server) lookup(name []byte) *Command {
+	var low [32]byte
+	if len(name) > len(low) {
+		return nil
+	}
+	for i, b := range name {
+		if b >= 'A' && b <= 'Z' {
+			b += 'a' - 'A'
+		}
+		low[i] = b
+	}
+	return s.table[string(low[:len(name)])]
+}
+
+func wrongArity(name string) string {
+	return "ERR wrong number of arguments for '" + name + "' command"
 }

@@ -2,44 +2,11 @@ package resp
 
 import (
 	"errors"
-	"sync"
-	"sync/atomic"
+	"os"
 	"time"
 )
 
-// outbox is where others leave what a client is to be told without having asked.
-// A push is never in the middle of a reply: while the connection's goroutine
-// waits, with all that is answered written, whoever pushes writes; while it is
-// busy, it writes what has been left as soon as a command is answered.
-type outbox struct {
-	mu     sync.Mutex
-	turns  sync.Cond // when somebody else has written
-	turn   turn
-	back   turn          // what turn was before pushing
-	left   []byte        // pushes to be written by the connection's goroutine
-	batch  chan struct{} // closed when left is written, or never will be
-	late   []byte        // pushes that follow the reply of the command at hand
-	closed bool
-
-	some  atomic.Bool // left or late is not empty
-	reads atomic.Bool // the command at hand reads what the client may keep
-}
-
-// turn says who may write to the connection.
-type turn uint8
-
-const (
-	busy    turn = iota // its goroutine, which runs a command
-	idle                // whoever pushes: its goroutine waits for the client
-	waiting             // whoever pushes: its goroutine waits within a command
-	pushing             // somebody who pushes, and does
-)
-
 const maxLeft = 1 << 20 // bytes of pushes that wait for one client
-
-// ErrGone means that a client has gone, or had to go because it did not take a
-// push in time: whatever it keeps, it knows that it was cut off.
-var ErrGone = errors.New("resp: the client has gone")
 
 // Push tells a client something it has not asked for: b is whole, in its dialect.
 // When it returns nil, b is with the operating system, behind every reply that was
@@ -239,4 +206,23 @@ func (c *Conn) endPushes() {
 		close(o.batch)
 	}
 	o.left, o.late, o.batch = nil, nil, nil
+}
+
+// write writes what is answered. Nobody else writes meanwhile.
+func (c *Conn) write() {
+	if c.w.err == nil {
+		_ = c.nc.SetWriteDeadline(time.Now().Add(c.s.opt.WriteTimeout))
+		c.s.stats.out.Add(uint64(len(c.w.buf)))
+		if _, c.w.err = c.nc.Write(c.w.buf); c.w.err != nil {
+			if errors.Is(c.w.err, os.ErrDeadlineExceeded) {
+				c.tellCut("it does not read its answers")
+			}
+			c.closing.Store(true) // who does not read is not served
+			c.cancel()
+		}
+	}
+	if cap(c.w.buf) > keepBuffer {
+		c.w.buf = nil
+	}
+	c.w.buf = c.w.buf[:0]
 }

@@ -32,22 +32,6 @@ func (c *Conn) parse() (n int, args [][]byte, err error) {
 	return 0, args[:0], err
 }
 
-// oversize answers a request with an argument over the limit, without keeping it.
-func (c *Conn) oversize() error {
-	if !c.authed.Load() { // a stranger's bytes are not waited for
-		return malformed("unauthenticated bulk length")
-	}
-	if err := c.skip(); err != nil {
-		return err
-	}
-	c.count++
-	c.spoil() // the transaction it belongs to must not run without it
-	mode, mark := c.silent, len(c.w.buf)
-	c.w.Error(errOversize.Error())
-	c.hush(mode, mark)
-	return nil
-}
-
 // skip reads past a request with an argument that is too long.
 func (c *Conn) skip() error {
 	r := &refill{c}

@@ -7,30 +7,6 @@ import (
 	"strings"
 )
 
-// Tracker is a Handler that tells clients when what they have read changes.
-// Without it CLIENT TRACKING is refused.
-type Tracker interface {
-	// Track is told that a client has turned tracking on, off, or to something
-	// else. What it returns is an error for the client, and nothing is changed.
-	Track(c *Conn, t Tracking) string
-}
-
-// Tracking is what a client has asked for with CLIENT TRACKING.
-type Tracking struct {
-	On                           bool
-	Bcast, OptIn, OptOut, NoLoop bool
-	Redirect                     int64 // the connection that pushes go to; 0 is its own
-	Prefixes                     []string
-}
-
-// redirect is as CLIENT GETREDIR has it.
-func (t *Tracking) redirect() int64 {
-	if !t.On {
-		return -1
-	}
-	return t.Redirect
-}
-
 // maxPrefixes bounds those of one client.
 const maxPrefixes = 1024
 
