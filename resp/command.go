@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Keys are the keys among args, args[0] being the name.
+// Keys returns the keys in args; args[0] is the name of the command.
 func (cmd *Command) Keys(args [][]byte) (keys [][]byte) {
 	if cmd.FirstKey == 0 {
 		return nil
@@ -24,7 +24,7 @@ func (cmd *Command) Keys(args [][]byte) (keys [][]byte) {
 	return keys
 }
 
-// countedKeys are the keys of EVAL and EVALSHA, whose number stands before them.
+// countedKeys returns the keys of EVAL and EVALSHA, which an argument counts.
 func countedKeys(args [][]byte) [][]byte {
 	if len(args) < 4 {
 		return nil
@@ -155,7 +155,8 @@ func describe(c *Conn, args [][]byte, w *Writer) {
 	}
 }
 
-// pick are the commands by these names, nil where there is none; all without names.
+// pick returns the commands with these names, nil for an unknown one; without names it returns all
+// commands.
 func (s *Server) pick(names [][]byte) (out []*Command) {
 	for _, n := range names {
 		cmd := s.lookup(n)
@@ -187,7 +188,7 @@ func (cmd *Command) info(w *Writer) {
 	w.Int(int64(cmd.FirstKey))
 	w.Int(int64(cmd.LastKey))
 	w.Int(int64(cmd.Step))
-	for range 4 { // ACL categories, tips, key specifications, subcommands: not told
+	for range 4 { // ACL categories, tips, key specifications and subcommands stay empty
 		w.Array(0)
 	}
 }

@@ -23,9 +23,8 @@ func newConn(s *Server, nc net.Conn, id int64) *Conn {
 	return c
 }
 
-// Hijack lets take have the connection once the reply of the command at hand is
-// sent; the reader holds what was read already. The connection is closed when
-// take returns.
+// Hijack passes the connection to take when the reply of the current command is sent. The reader r
+// begins with the bytes that were read already. The connection is closed when take returns.
 func (c *Conn) Hijack(take func(nc net.Conn, r *bufio.Reader)) { c.hijack = take }
 
 // drain ends the connection once every command that has been read is answered.
@@ -38,7 +37,7 @@ func (c *Conn) drain() {
 	}
 }
 
-// serve answers until the connection ends, or is to be taken over.
+// serve answers requests until the connection ends or is hijacked.
 func (c *Conn) serve() (take func()) {
 	defer func() {
 		if take == nil {
@@ -46,7 +45,7 @@ func (c *Conn) serve() (take func()) {
 			c.nc.Close()
 		}
 	}()
-	if tc, ok := c.nc.(*tls.Conn); ok { // whoever does not finish the handshake is not waited for
+	if tc, ok := c.nc.(*tls.Conn); ok { // a client that does not finish the handshake is not waited for
 		ctx, cancel := context.WithTimeout(c.ctx, c.s.opt.AuthTimeout)
 		err := tc.HandshakeContext(ctx)
 		if cancel(); err != nil {
@@ -71,8 +70,8 @@ func (c *Conn) serve() (take func()) {
 	}
 }
 
-// answer answers request after request, until the connection ends or is to be
-// taken over. It reports whether to go on: a command panicked, and that is said.
+// answer answers requests until the connection ends or is hijacked. It reports whether to go on,
+// which is so after a command that panicked.
 func (c *Conn) answer() (again bool) {
 	mark := 0
 	defer func() {
@@ -128,9 +127,9 @@ func (c *Conn) answer() (again bool) {
 	return false
 }
 
-// more looks whether the request is a GET, or a SET without options, that others
-// follow, as they do in a pipeline: then alike are the arguments of them all, and
-// request is as long as they are.
+// more reports whether the request is a GET, or a SET without options, that further ones of its
+// kind follow in the buffer. Then alike holds the arguments of all of them, and request is their
+// length.
 func (c *Conn) more(args [][]byte) bool {
 	if c.recent == nil || c.recent.Denied != "" || !bytes.Equal(c.raw, args[0]) || c.multi != nil || !c.authed.Load() || c.silent != replyOn {
 		return false
@@ -156,8 +155,7 @@ func (c *Conn) more(args [][]byte) bool {
 	return true
 }
 
-// hush takes back what CLIENT REPLY does not want to hear; mode is what it was
-// when the command began.
+// hush removes a reply that CLIENT REPLY suppresses. mode is the mode when the command began.
 func (c *Conn) hush(mode replyMode, mark int) {
 	skipped := mode == replySkip
 	switch {
@@ -171,8 +169,8 @@ func (c *Conn) hush(mode replyMode, mark int) {
 	}
 }
 
-// panicked answers for a command that panicked. If it was not a command, nobody
-// knows where the next request begins, and the connection ends.
+// panicked answers a command that panicked. If the panic was outside a command, the start of the
+// next request is unknown, and the connection ends.
 func (c *Conn) panicked(cause any, mark int) {
 	c.s.stats.panics.Add(1)
 	name := ""
@@ -190,7 +188,7 @@ func (c *Conn) panicked(cause any, mark int) {
 	c.r += c.request
 }
 
-// end tells a client whose framing is lost why the connection ends.
+// end sends the protocol error of a client and ends the connection.
 func (c *Conn) end(err error) {
 	var p *protocolError
 	if errors.As(err, &p) {
@@ -240,7 +238,7 @@ func (c *Conn) command(args [][]byte) {
 	}
 }
 
-// spoil makes EXEC refuse a transaction one of whose commands was refused.
+// spoil makes EXEC refuse the transaction, because one of its commands was refused.
 func (c *Conn) spoil() {
 	if c.multi != nil {
 		c.multi.bad = true
@@ -266,16 +264,16 @@ func (c *Conn) queue(cmd *Command, args [][]byte) {
 
 const tooMany = "ERR max number of clients reached"
 
-// oversize answers a request with an argument over the limit, without keeping it.
+// oversize answers a request with an argument over the limit, without storing the argument.
 func (c *Conn) oversize() error {
-	if !c.authed.Load() { // a stranger's bytes are not waited for
+	if !c.authed.Load() { // before authentication, no long argument is read
 		return malformed("unauthenticated bulk length")
 	}
 	if err := c.skip(); err != nil {
 		return err
 	}
 	c.count++
-	c.spoil() // the transaction it belongs to must not run without it
+	c.spoil() // a transaction must not run without one of its commands
 	mode, mark := c.silent, len(c.w.buf)
 	c.w.Error(errOversize.Error())
 	c.hush(mode, mark)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// publish makes known what is counted without locks while commands run.
+// publish adds what was counted without locks to the statistics.
 func (c *Conn) publish() {
 	c.s.stats.commands.Add(c.count)
 	c.count = 0
@@ -26,7 +26,7 @@ func (c *Conn) limits() limits {
 	return limits{c.s.opt.MaxArgs, c.s.opt.MaxBulk, c.s.opt.MaxInline, c.s.opt.MaxRequest}
 }
 
-// fill reads more, into a buffer that grows with what arrives.
+// fill reads more bytes into the buffer, which grows with what arrives.
 func (c *Conn) fill() error {
 	if c.r > 0 {
 		c.in = c.in[:copy(c.in, c.in[c.r:])]
@@ -59,8 +59,8 @@ func (c *Conn) fill() error {
 	return err
 }
 
-// mayRead sets how long a read may take. False means that there is to be none:
-// the connection is drained.
+// mayRead sets the deadline of the next read. It reports false if the connection is drained and
+// nothing more may be read.
 func (c *Conn) mayRead() bool {
 	var end time.Time
 	c.mu.Lock()

@@ -1,11 +1,10 @@
-// Package resp speaks the Redis protocol, RESP2, RESP3 and inline, so that any
-// Redis client can talk to what stands behind a [Handler]. A connection's
-// commands are answered in order; what one client sends, however malformed or
-// slow, neither ends another's connection nor takes more memory than the limits.
+// Package resp serves the Redis protocol: RESP2, RESP3 and inline. A [Handler] runs the data
+// commands. The commands of a connection are answered in order. A malformed or slow client neither
+// ends the connection of another one nor takes more memory than the limits.
 //
-// The parser is our own: redcon is to be had at v1.6.2 only and knows little of
-// RESP3, and this is the hot path: reading a command and writing its reply
-// allocate nothing once a connection's buffers have grown.
+// The parser is our own: redcon is available only at v1.6.2 and supports little of RESP3, and
+// parsing is the hot path. Once the buffers of a connection have grown, reading a command and
+// writing its reply allocate nothing.
 package resp
 
 import (
@@ -55,7 +54,7 @@ func (s *Server) Serve(l net.Listener) error {
 			return ErrClosed
 		}
 		var ne net.Error
-		if errors.As(err, &ne) && !errors.Is(err, net.ErrClosed) { // out of descriptors, for instance
+		if errors.As(err, &ne) && !errors.Is(err, net.ErrClosed) { // for example: the process has no descriptors left
 			s.opt.Logger.Warn("cannot accept a connection for now", "err", err)
 			time.Sleep(wait)
 			wait = min(2*wait, time.Second)
@@ -110,7 +109,7 @@ func (s *Server) accept(nc net.Conn) {
 	})
 }
 
-// Conns are the connections open now, in the order they came.
+// Conns returns the open connections, in the order in which they were accepted.
 func (s *Server) Conns() []*Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,14 +121,14 @@ func (s *Server) Conns() []*Conn {
 	return out
 }
 
-// Conn is the connection of an ID, nil if it has ended.
+// Conn returns the connection with this ID, or nil if it has ended.
 func (s *Server) Conn(id int64) *Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.conns[id]
 }
 
-// Stats counts.
+// Stats returns the current counts.
 func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	n := len(s.conns)
@@ -138,9 +137,8 @@ func (s *Server) Stats() Stats {
 		s.stats.denied.Load(), s.stats.in.Load(), s.stats.out.Load()}
 }
 
-// Shutdown stops accepting, lets every command under way finish and its reply be
-// sent, and closes the connections, but not those that were hijacked. If ctx ends
-// first, they are cut.
+// Shutdown stops accepting connections, waits until the running commands are answered, and closes
+// all connections except hijacked ones. If ctx ends first, Shutdown cuts the rest.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
 	for _, c := range s.Conns() {
@@ -163,7 +161,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// Close cuts every connection, hijacked ones too, and waits until nothing runs any more.
+// Close cuts every connection, including hijacked ones, and waits until all their goroutines have
+// ended.
 func (s *Server) Close() error {
 	s.stop()
 	for _, c := range s.Conns() {

@@ -2,11 +2,11 @@ package resp
 
 import "bytes"
 
-// manyArgs make a request long.
+// manyArgs is how many arguments make a request long.
 const manyArgs = 64
 
-// parse reads the next request. The arguments of a long one are put aside as they
-// come: it is not read again from its beginning for every piece of it.
+// parse reads the next request. It sets the arguments of a long request aside as they arrive, so
+// that it need not parse them again.
 func (c *Conn) parse() (n int, args [][]byte, err error) {
 	lim := c.limits()
 	if c.left == 0 {

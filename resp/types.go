@@ -13,32 +13,30 @@ import (
 	"time"
 )
 
-// Handler does what clients ask. Its methods are called by many connections at
-// once, for one connection one at a time.
+// Handler runs the commands of clients. Connections call its methods concurrently; one connection
+// makes one call at a time.
 type Handler interface {
-	// Command runs one command whose name and arity were checked. args[0] is the
-	// name as it was sent; args are valid until Command returns.
+	// Command runs one command. Its name and arity were checked. args[0] is the name as the client
+	// sent it; args are valid until Command returns.
 	Command(c *Conn, cmd *Command, args [][]byte, w *Writer)
-	// Gets runs several GETs that arrived together, in order; keys are valid until
-	// it returns.
+	// Gets runs several GETs that arrived together, in order. keys are valid until Gets returns.
 	Gets(c *Conn, cmd *Command, keys [][]byte, w *Writer)
-	// Sets runs several SETs without options that arrived together, in order; keys
-	// and values alternate in pairs, and are valid until it returns.
+	// Sets runs several SETs without options that arrived together, in order. pairs holds keys and
+	// values in turn, and is valid until Sets returns.
 	Sets(c *Conn, cmd *Command, pairs [][]byte, w *Writer)
-	// Exec runs the commands of a transaction together and writes the reply of
-	// EXEC, all of it.
+	// Exec runs the commands of a transaction together and writes the whole reply of EXEC.
 	Exec(c *Conn, cmds []Queued, w *Writer)
-	// Idle tells that everything read so far is answered: what is counted with the
-	// connection can be published. It must be quick.
+	// Idle is called when all requests read so far are answered, so that the handler can publish
+	// what it counts for the connection. It must be quick.
 	Idle(c *Conn)
-	// Closed tells that a connection has ended.
+	// Closed is called when a connection has ended.
 	Closed(c *Conn)
 }
 
-// Resetter is a Handler that hears of RESET: what it keeps with the connection is over.
+// Resetter is a Handler that drops its state of a connection when the client sends RESET.
 type Resetter interface{ Reset(c *Conn) }
 
-// Queued is a command of a transaction. Its Args are the receiver's.
+// Queued is a command of a transaction. Exec may keep Args.
 type Queued struct {
 	Cmd  *Command
 	Args [][]byte
@@ -46,20 +44,20 @@ type Queued struct {
 
 // Options configure a Server. The zero value works.
 type Options struct {
-	// Commands are the handler's; those about the connection are built in.
+	// Commands are the commands of the handler. The commands about the connection are built in.
 	Commands []Command
 	// Password that clients must give. Default: none is asked.
 	Password string
-	// TLS, if set, is spoken on every connection.
+	// TLS, if set, is used on every connection.
 	TLS *tls.Config
 	// MaxConns bounds the connections. Default 10 000.
 	MaxConns int
-	// Databases are the numbers beside 0 that SELECT takes; Conn.DB says which one is
-	// selected. Default: none.
+	// Databases are the numbers besides 0 that SELECT accepts; Conn.DB returns the selected one.
+	// Default: none.
 	Databases []int
-	// Spare connections are taken beyond MaxConns, for commands that are marked Spare:
-	// what clients take must not keep other nodes out. Any other command is answered
-	// with an error there, and ends the connection. Default 0.
+	// Spare is how many connections are accepted beyond MaxConns, so that clients cannot keep other
+	// nodes out. Only commands that are marked Spare run on them; any other command gets an error
+	// and ends the connection. Default 0.
 	Spare int
 	// MaxBulk bounds one argument, in bytes. Default 16 MiB.
 	MaxBulk int
@@ -70,18 +68,17 @@ type Options struct {
 	MaxArgs int
 	// MaxInline bounds a command typed as a line. Default 64 KiB.
 	MaxInline int
-	// WriteTimeout ends a connection that does not read. Default 10 s.
+	// WriteTimeout ends the connection of a client that does not read its replies. Default 10 s.
 	WriteTimeout time.Duration
-	// PushTimeout ends the connection of a client that does not take a push.
-	// Default 1 s.
+	// PushTimeout ends the connection of a client that does not read a push. Default 1 s.
 	PushTimeout time.Duration
-	// IdleTimeout ends a connection that sends nothing. Default 0: never.
+	// IdleTimeout ends a connection over which the client sends nothing. Default 0: never.
 	IdleTimeout time.Duration
 	// AuthTimeout ends a connection that has not authenticated. Default 10 s.
 	AuthTimeout time.Duration
 	// Version is what HELLO and INFO announce. Default 7.4.0.
 	Version string
-	// Logger hears of panics. Default: discard.
+	// Logger gets panics and clients that were cut off or denied. Default: discard.
 	Logger *slog.Logger
 }
 
@@ -104,7 +101,7 @@ func (o *Options) defaults() {
 type Server struct {
 	opt     Options
 	h       Handler
-	tracker Tracker // the same, if it is one
+	tracker Tracker // h, if it implements Tracker
 	table   map[string]*Command
 	names   []string
 	stats   stats
@@ -121,8 +118,9 @@ type Server struct {
 
 type stats struct{ total, rejected, commands, protocol, panics, dropped, denied, in, out atomic.Uint64 }
 
-// Stats are counts since the start, but for Conns. Dropped are the clients that
-// did not take a push in time, Denied the wrong passwords and the denied commands; In and Out are bytes.
+// Stats are counts since the start; Conns is the number of open connections. Dropped counts clients
+// that did not read a push in time, Denied counts wrong passwords and denied commands. In and Out
+// are bytes.
 type Stats struct {
 	Conns                                                int
 	Total, Rejected, Commands, Protocol, Panics, Dropped uint64
@@ -135,13 +133,13 @@ var ErrClosed = errors.New("resp: server closed")
 // Command describes a command, as COMMAND tells clients.
 type Command struct {
 	Name                    string // in lower case
-	Arity                   int    // with the name; -n is at least n
+	Arity                   int    // arguments including the name; -n means at least n
 	Flags                   []string
 	FirstKey, LastKey, Step int // positions of keys; LastKey may count from the end
 	Group                   string
 	Summary                 string
 	Since                   string
-	// Denied says why no client may run the command, as an error text; empty if it may.
+	// Denied, if not empty, is the error text with which the command is refused to every client.
 	Denied string
 	// Spare lets the command run on the connections beyond MaxConns.
 	Spare bool
@@ -149,27 +147,27 @@ type Command struct {
 	open       bool // before authentication
 	immediate  bool // not queued by MULTI
 	subscribed bool // possible while subscribed in RESP2
-	counted    bool // the number of keys stands before them
+	counted    bool // an argument before the keys says how many there are
 	run        func(*Conn, [][]byte, *Writer)
 }
 
-// Tracker is a Handler that tells clients when what they have read changes.
-// Without it CLIENT TRACKING is refused.
+// Tracker is a Handler that pushes invalidations to clients. Without one, CLIENT TRACKING is
+// refused.
 type Tracker interface {
-	// Track is told that a client has turned tracking on, off, or to something
-	// else. What it returns is an error for the client, and nothing is changed.
+	// Track is called when a client turns tracking on or off or changes its options. If Track
+	// returns an error text, the client gets that error and nothing changes.
 	Track(c *Conn, t Tracking) string
 }
 
-// Tracking is what a client has asked for with CLIENT TRACKING.
+// Tracking holds the options of CLIENT TRACKING that a client has set.
 type Tracking struct {
 	On                           bool
 	Bcast, OptIn, OptOut, NoLoop bool
-	Redirect                     int64 // the connection that pushes go to; 0 is its own
+	Redirect                     int64 // ID of the connection that gets the pushes; 0 means the same connection
 	Prefixes                     []string
 }
 
-// redirect is as CLIENT GETREDIR has it.
+// redirect returns what CLIENT GETREDIR answers.
 func (t *Tracking) redirect() int64 {
 	if !t.On {
 		return -1
@@ -177,39 +175,39 @@ func (t *Tracking) redirect() int64 {
 	return t.Redirect
 }
 
-// outbox is where others leave what a client is to be told without having asked.
-// A push is never in the middle of a reply: while the connection's goroutine
-// waits, with all that is answered written, whoever pushes writes; while it is
-// busy, it writes what has been left as soon as a command is answered.
+// outbox holds pushes that other goroutines send to the client. A push never lies inside a reply.
+// While the goroutine of the connection waits and has written all replies, the goroutine that
+// pushes writes itself. While the goroutine of the connection is busy, it writes pending pushes
+// after the command that it runs.
 type outbox struct {
 	mu     sync.Mutex
-	turns  sync.Cond // when somebody else has written
+	turns  sync.Cond // signals the end of pushing
 	turn   turn
 	back   turn          // what turn was before pushing
 	left   []byte        // pushes to be written by the connection's goroutine
 	batch  chan struct{} // closed when left is written, or never will be
-	late   []byte        // pushes that follow the reply of the command at hand
+	late   []byte        // pushes that follow the reply of the current command
 	closed bool
 
 	some  atomic.Bool // left or late is not empty
-	reads atomic.Bool // the command at hand reads what the client may keep
+	reads atomic.Bool // the current command reads what the client may keep
 }
 
-// turn says who may write to the connection.
+// turn says which goroutine may write to the connection.
 type turn uint8
 
 const (
-	busy    turn = iota // its goroutine, which runs a command
-	idle                // whoever pushes: its goroutine waits for the client
-	waiting             // whoever pushes: its goroutine waits within a command
-	pushing             // somebody who pushes, and does
+	busy    turn = iota // the goroutine of the connection, which runs a command
+	idle                // any goroutine that pushes: that of the connection waits for the client
+	waiting             // any goroutine that pushes: that of the connection waits within a command
+	pushing             // one goroutine that pushes, which is writing
 )
 
-// Conn is one client's connection. The methods are safe for concurrent use;
-// State belongs to the handler.
+// Conn is the connection of one client. Its methods are safe for concurrent use. State belongs to
+// the handler.
 type Conn struct {
-	// State is whatever the handler keeps with the connection. Only calls for
-	// this connection may touch it.
+	// State is what the handler keeps with the connection. Only calls for this connection may touch
+	// it.
 	State any
 
 	s       *Server
@@ -222,26 +220,26 @@ type Conn struct {
 	in      []byte // read and not yet parsed: in[r:]
 	r       int
 	args    [][]byte
-	held    [][]byte // the arguments read of a request that is long and not all there
-	heldLen int      // their length as they were sent
-	left    int      // how many more it has
+	held    [][]byte // the arguments read so far of a long request
+	heldLen int      // the length of held in the encoding of the request
+	left    int      // how many arguments of that request are missing
 	authed  atomic.Bool
-	db      atomic.Int32 // what SELECT has chosen
+	db      atomic.Int32 // the selected database
 	proto   atomic.Int32
-	closing atomic.Bool // after the reply at hand
+	closing atomic.Bool // close after the current reply
 	hijack  func(net.Conn, *bufio.Reader)
 	silent  replyMode
 	multi   *transaction
 	request int      // the length of the request being answered
 	count   uint64   // commands since they were last counted
-	recent  *Command // the last one, which is likely the next one
-	raw     []byte   // its name as it was sent
+	recent  *Command // the last command; the next one is likely the same
+	raw     []byte   // the name of recent as the client sent it
 	alike   [][]byte // arguments of GETs, or SETs, that arrived together
-	next    [][]byte // the request after them
+	next    [][]byte // the request after alike
 	tracks  bool     // CLIENT TRACKING is on
-	caching bool     // CLIENT CACHING was said, and the next command is what it meant
+	caching bool     // CLIENT CACHING was sent and applies to the next command
 	reads   bool     // box.reads is set
-	parked  bool     // box lets others write though a command is at hand
+	parked  bool     // box lets other goroutines write during a command
 	box     outbox
 
 	mu             sync.Mutex
@@ -256,10 +254,10 @@ type Conn struct {
 	tracking       Tracking
 
 	subscribed atomic.Bool // to pushes, in RESP2
-	broken     atomic.Bool // whoever pushes were to go to has gone
+	broken     atomic.Bool // the connection to which pushes were redirected has ended
 }
 
-// DB is the database that SELECT has chosen, 0 at first.
+// DB returns the selected database; 0 at first.
 func (c *Conn) DB() int { return int(c.db.Load()) }
 
 type replyMode uint8
@@ -281,7 +279,7 @@ type transaction struct {
 // ID is unique to the connection within the server.
 func (c *Conn) ID() int64 { return c.id }
 
-// Proto is the dialect the client chose: 2 or 3.
+// Proto returns the version of RESP that the client chose: 2 or 3.
 func (c *Conn) Proto() int { return int(c.proto.Load()) }
 
 // RemoteAddr is the client's address.
@@ -305,19 +303,19 @@ func (c *Conn) Name() string {
 
 func (c *Conn) kill() {
 	c.closing.Store(true)
-	c.nc.Close() // first: a command that ends because it is cancelled is not answered
+	c.nc.Close() // before cancel: a command that ends because it is cancelled must not be answered
 	c.cancel()
 }
 
-// ErrGone means that a client has gone, or had to go because it did not take a
-// push in time: whatever it keeps, it knows that it was cut off.
+// ErrGone means that the client has gone, or was cut off because it did not read a push in time.
+// Either way the client notices the lost connection and drops its copies.
 var ErrGone = errors.New("resp: the client has gone")
 
 const (
 	firstBuffer = 16 << 10
 	flushAt     = 64 << 10
-	keepBuffer  = 1 << 20 // a buffer that grew beyond it is given back
-	keepArgs    = 4096    // and so are arguments
+	keepBuffer  = 1 << 20 // a larger buffer is released
+	keepArgs    = 4096    // a larger slice of arguments is released
 	maxTogether = 64
 	maxAlike    = 1 << 20 // bytes of SETs taken together
 	maxQueued   = 100_000
