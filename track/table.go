@@ -8,12 +8,12 @@ import (
 
 // Options configure a Table. The zero value works.
 type Options[C comparable] struct {
-	// Keys bounds the keys that are remembered. Default 1 000 000.
+	// Keys bounds the remembered keys. Default 1 000 000.
 	Keys int
-	// Busy grows with all there is to tell, so that who writes need only look at
-	// it. Default: one of the table's own.
+	// Busy is the sum of keys, prefixes and unfinished tickets. While it is 0, a writer need not
+	// call Take. Default: a counter of the table.
 	Busy *atomic.Int64
-	// Alive reports whether a reader is still to be told. Default: all are.
+	// Alive reports whether a reader must still be notified. Default: every reader.
 	Alive func(C) bool
 }
 
@@ -23,23 +23,23 @@ type Table[C comparable] struct {
 
 	mu       sync.Mutex
 	keys     map[string]*entry[C]
-	readers  int                   // of all keys together
-	going    map[string]*Ticket[C] // the last to be told of a key, until it is done
+	readers  int                   // readers of all keys, summed up
+	going    map[string]*Ticket[C] // the last ticket of a key, until it is done
 	prefixes map[string][]C
-	lengths  map[int]int // how many prefixes have a length
+	lengths  map[int]int // number of prefixes by length
 	ends     ends[C]
 	counted  int64
 	evicted  uint64
 }
 
-// entry is what is known of a key.
+// entry is what the table knows of a key.
 type entry[C comparable] struct {
 	key  string
 	who  []C
-	set  map[C]struct{} // the same, once there are more than few
-	via  any            // through what the key was read; nil if it matters not
-	end  int64          // when the key's TTL has passed; 0 if it does not end
-	heap int            // its place among those whose TTLs pass
+	set  map[C]struct{} // the same as who, for more than few readers
+	via  any            // where the key was read; nil if that does not matter
+	end  int64          // when the TTL of the key ends; 0 if it has none
+	heap int            // its index in the heap by end
 }
 
 // New returns an empty table.
@@ -56,7 +56,7 @@ func New[C comparable](opt Options[C]) *Table[C] {
 	return &Table[C]{opt: opt, keys: map[string]*entry[C]{}, going: map[string]*Ticket[C]{}, prefixes: map[string][]C{}, lengths: map[int]int{}}
 }
 
-// count publishes how much there is to tell.
+// count publishes the number of entries, tickets and prefixes as Options.Busy.
 func (t *Table[C]) count() {
 	n := int64(len(t.keys) + len(t.going) + len(t.prefixes))
 	t.opt.Busy.Add(n - t.counted)
@@ -84,12 +84,12 @@ func (e *entry[C]) add(who C) {
 	}
 }
 
-// Ticket says who is to be told of which keys. Whoever has one waits, tells, and
-// is done.
+// Ticket has the readers to notify of keys. Its holder calls Wait, notifies the readers, and calls
+// Done.
 type Ticket[C comparable] struct {
-	// Tell are the keys by who has read them.
+	// Tell has the keys to announce, by reader.
 	Tell map[C][]string
-	// Keys are those that were taken, or wait for another ticket.
+	// Keys has all keys of the ticket, including those that only wait for another ticket.
 	Keys []string
 
 	t    *Table[C]
@@ -97,7 +97,7 @@ type Ticket[C comparable] struct {
 	done chan struct{}
 }
 
-// ends orders keys by when their TTLs have passed.
+// ends is a heap of entries by the ends of their TTLs.
 type ends[C comparable] []*entry[C]
 
 func (h ends[C]) Len() int { return len(h) }
@@ -128,6 +128,6 @@ func (h *ends[C]) Pop() any {
 
 const (
 	defaultKeys = 1_000_000
-	pairsPerKey = 16 // readers of all keys together are bounded by so many for each key of the bound
-	few         = 8  // readers of a key that are looked through one by one
+	pairsPerKey = 16 // bounds the average number of readers per key: all readers are at most pairsPerKey * Keys
+	few         = 8  // up to so many readers of a key are a list, more are a set
 )

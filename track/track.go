@@ -1,11 +1,10 @@
-// Package track remembers who has read which keys, or wants to hear of all keys
-// that begin with a prefix, so that whoever has written a key can tell them all
-// before the write is acknowledged.
+// Package track remembers which clients have read which keys, and which ones subscribe to all keys
+// with a prefix. The node that writes a key can notify all of them before it acknowledges the
+// write.
 //
-// What may be relied on: a [Table] never forgets a reader without saying so in a
-// [Ticket]; and of two writers of a key, the later one waits until the readers
-// that the earlier one took out of the table have been told. It costs one entry a
-// key, and there are never more than the bound.
+// What may be relied on: a [Table] drops a reader only by putting it on a [Ticket]. Of two writers
+// of a key, the later one waits until the readers on the ticket of the earlier one were notified. A
+// table has one entry per key, and at most as many as Options.Keys.
 package track
 
 import (
@@ -15,10 +14,10 @@ import (
 	"strings"
 )
 
-// Add remembers that who reads key, and must be called before the value is looked
-// up. If via is not nil and not what the key was read through before, the former
-// readers are in the ticket, and so are those of a key that must go because the
-// table is full: tell them. Nearly always the ticket is nil.
+// Add remembers that who reads key. The caller must call it before it looks up the value. The
+// ticket has readers that the caller must notify: the former readers of key, if via is not nil and
+// differs from the earlier via, and the readers of a key that was evicted because the table is
+// full. The ticket is nearly always nil.
 func (t *Table[C]) Add(key string, who C, via any) *Ticket[C] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -39,7 +38,7 @@ func (t *Table[C]) Add(key string, who C, via any) *Ticket[C] {
 		e.via = via
 	}
 	if !e.has(who) {
-		if len(e.who) >= few && len(e.who)&(len(e.who)-1) == 0 { // it doubled: who has gone makes room
+		if len(e.who) >= few && len(e.who)&(len(e.who)-1) == 0 { // it doubled: remove readers that have gone
 			t.prune(e)
 		}
 		e.add(who)
@@ -49,9 +48,9 @@ func (t *Table[C]) Add(key string, who C, via any) *Ticket[C] {
 	return out
 }
 
-// evict takes some key out.
+// evict moves an arbitrary key to the ticket.
 func (t *Table[C]) evict(out *Ticket[C]) *Ticket[C] {
-	for key := range t.keys { // any: the order of a map is as good as chance
+	for key := range t.keys { // the order of a map is random enough
 		t.evicted++
 		return t.take(out, key)
 	}
@@ -70,7 +69,7 @@ func (t *Table[C]) prune(e *entry[C]) {
 	}
 }
 
-// Ends sets when the TTL of a key that is remembered is over.
+// Ends sets when the TTL of a remembered key ends.
 func (t *Table[C]) Ends(key string, at int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -80,7 +79,7 @@ func (t *Table[C]) Ends(key string, at int64) {
 	}
 	e.end = at
 	switch {
-	case e.heap < 0: // it had no end
+	case e.heap < 0: // it had no TTL
 		heap.Push(&t.ends, e)
 	case at == 0:
 		heap.Remove(&t.ends, e.heap)
@@ -89,7 +88,7 @@ func (t *Table[C]) Ends(key string, at int64) {
 	}
 }
 
-// take takes a key out of the table and onto a ticket, which is made if need be.
+// take moves a key from the table to a ticket, which it creates if necessary.
 func (t *Table[C]) take(to *Ticket[C], key string) *Ticket[C] {
 	e, before := t.keys[key], t.going[key]
 	if e == nil && before == nil {
@@ -98,7 +97,7 @@ func (t *Table[C]) take(to *Ticket[C], key string) *Ticket[C] {
 	if to == nil {
 		to = &Ticket[C]{Tell: map[C][]string{}, t: t, done: make(chan struct{})}
 	}
-	if before == to { // named twice
+	if before == to { // the caller passed the key twice
 		return to
 	}
 	if before != nil {
@@ -122,16 +121,16 @@ func (t *Table[C]) take(to *Ticket[C], key string) *Ticket[C] {
 	return to
 }
 
-// Take takes keys that were written, and whoever wants to hear of them by a prefix.
-// The ticket is nil if there is nobody to tell and nothing to wait for. A key may be
-// named twice.
+// Take moves written keys from the table to a ticket, with their readers and the subscribers of
+// their prefixes. The ticket is nil if there is no one to notify and no other ticket to wait for.
+// keys may contain a key twice.
 func (t *Table[C]) Take(keys ...string) (out *Ticket[C]) {
 	var nobody C
 	return t.TakeBut(nobody, keys...)
 }
 
-// TakeBut is Take, but whoever is named and has read a key is told and remembered
-// all the same: it has written and read the key in one. The zero value names nobody.
+// TakeBut is Take, but who stays a reader of those keys that it has read: it wrote and read them in
+// one command. It is notified all the same. The zero value means no reader.
 func (t *Table[C]) TakeBut(who C, keys ...string) (out *Ticket[C]) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -163,7 +162,8 @@ func (t *Table[C]) TakeBut(who C, keys ...string) (out *Ticket[C]) {
 	return out
 }
 
-// TakeIf takes all keys that fit, with what they were read through.
+// TakeIf moves all keys for which fits returns true to a ticket. fits gets the key and the via of
+// Add.
 func (t *Table[C]) TakeIf(fits func(key string, via any) bool) (out *Ticket[C]) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -181,7 +181,7 @@ func (t *Table[C]) TakeIf(fits func(key string, via any) bool) (out *Ticket[C]) 
 	return out
 }
 
-// TakeEnded takes some of the keys whose TTLs have passed at now, and says whether
+// TakeEnded moves some of the keys whose TTLs have ended at now to a ticket, and reports whether
 // there are more.
 func (t *Table[C]) TakeEnded(now int64) (out *Ticket[C], more bool) {
 	const some = 1000
@@ -198,7 +198,7 @@ func (t *Table[C]) TakeEnded(now int64) (out *Ticket[C], more bool) {
 	return out, more
 }
 
-// Wait waits until the tickets that had the keys before are done, or ctx ends.
+// Wait waits until the earlier tickets of the same keys are done, or ctx ends.
 func (k *Ticket[C]) Wait(ctx context.Context) {
 	for _, before := range k.wait {
 		select {
@@ -209,7 +209,7 @@ func (k *Ticket[C]) Wait(ctx context.Context) {
 	}
 }
 
-// Done says that everybody has been told.
+// Done ends the ticket: all its readers were notified.
 func (k *Ticket[C]) Done() {
 	k.t.mu.Lock()
 	defer k.t.mu.Unlock()
@@ -223,7 +223,7 @@ func (k *Ticket[C]) Done() {
 	k.t.count()
 }
 
-// Forget takes a reader out of all keys and prefixes. It looks at all there are.
+// Forget removes a reader from all keys and prefixes. It visits all entries.
 func (t *Table[C]) Forget(who C) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -244,7 +244,7 @@ func (t *Table[C]) Forget(who C) {
 	t.count()
 }
 
-// Clear forgets all keys, but no prefixes: there is nobody left to tell.
+// Clear removes all keys, without a ticket: no reader is left to notify. Prefixes stay.
 func (t *Table[C]) Clear() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -253,7 +253,7 @@ func (t *Table[C]) Clear() {
 	t.count()
 }
 
-// Counts are how many keys and prefixes there are, and how many keys had to go.
+// Counts returns the numbers of keys and prefixes, and how many keys were evicted.
 func (t *Table[C]) Counts() (keys, prefixes int, evicted uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
