@@ -17,13 +17,13 @@ func Example() {
 	}
 	defer prices.Close(ctx)
 
-	_ = prices.Put(ctx, "tea", 250)
+	_ = prices.Set(ctx, "tea", 250)
 	_, err = prices.Update(ctx, []string{"tea"}, func(tx *linear.Tx[int]) error {
 		tea, err := tx.Get("tea") // nobody writes it until this is committed
 		if err != nil {
 			return err
 		}
-		return tx.Put("tea", tea.Value+30)
+		return tx.Set("tea", tea.Value+30)
 	})
 	cents, found, _ := prices.Get(ctx, "tea") // from memory, and never stale
 	fmt.Println(cents, found, err)

@@ -35,7 +35,7 @@ func TestAsideNothingIsServedFromMemory(t *testing.T) {
 		h := shard.NewHandle(lease.Lease{Gen: 1}, c.opt.Clock, 1<<62)
 		c.acquired(h, 0)
 		synctest.Wait()
-		if err := c.Put(t.Context(), "k", "v"); err != nil {
+		if err := c.Set(t.Context(), "k", "v"); err != nil {
 			t.Fatal(err)
 		}
 		c.fails()
@@ -68,9 +68,9 @@ func TestAsideNothingIsServedFromMemory(t *testing.T) {
 			t.Error("an entry is served from memory")
 		}
 		_, deleting := c.Delete(t.Context(), "k")
-		_, updating := c.Update(t.Context(), []string{"k"}, func(tx *Tx[string]) error { return tx.Put("k", "w") })
+		_, updating := c.Update(t.Context(), []string{"k"}, func(tx *Tx[string]) error { return tx.Set("k", "w") })
 		_, lending := c.lock(t.Context(), clink.ID{1}, []string{"k"})
-		for what, err := range map[string]error{"Put": c.Put(t.Context(), "k", "w"), "PutAll": c.PutAll(t.Context(), map[string]string{"k": "w"}),
+		for what, err := range map[string]error{"Set": c.Set(t.Context(), "k", "w"), "SetAll": c.SetAll(t.Context(), map[string]string{"k": "w"}),
 			"Delete": deleting, "Update": updating, "a lock": lending} {
 			if err == nil || errors.Is(err, ErrOutcomeUnknown) || !strings.Contains(err.Error(), "nothing was written") || !strings.Contains(err.Error(), "restart") {
 				t.Errorf("%s: %v", what, err)
@@ -115,7 +115,7 @@ func TestAsideNobodyWaitsForEver(t *testing.T) {
 		errs := make(chan error, 2)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // with a deadline, others carry the requests out
 		defer cancel()
-		go func() { errs <- c.Put(ctx, "a", "v") }()
+		go func() { errs <- c.Set(ctx, "a", "v") }()
 		synctest.Wait()
 		go func() { _, err := c.lock(ctx, clink.ID{1}, []string{"a"}); errs <- err }() // behind the write
 		synctest.Wait()

@@ -116,7 +116,7 @@ func TestAStoreThatDoesNotAnswer(t *testing.T) {
 			st.fail(kind, silence)
 			c := open(t, Options[string]{Store: st, Codec: String(), Recorder: rec, Timeout: time.Second})
 			written := make(chan error, 1)
-			go func() { written <- c.Put(t.Context(), "k", "v") }()
+			go func() { written <- c.Set(t.Context(), "k", "v") }()
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			st.fail(CallCommit, nil)
@@ -165,11 +165,11 @@ func TestAnExtendedLease(t *testing.T) {
 		synctest.Wait()
 		c.extended(shard.NewHandle(l, c.opt.Clock, now+ticks.Tick(time.Hour)))
 		time.Sleep(time.Minute)
-		if err := c.Put(t.Context(), "k", "v"); err != nil || !c.Owns("k") || c.Standing("k") != Kept {
+		if err := c.Set(t.Context(), "k", "v"); err != nil || !c.Owns("k") || c.Standing("k") != Kept {
 			t.Errorf("under a lease that was extended: %v, %v", err, c.Standing("k"))
 		}
 		time.Sleep(time.Hour)
-		if err := c.Put(t.Context(), "k", "v"); !errors.Is(err, ErrNotOwner) || c.Owns("k") || c.Standing("k") != Nobody {
+		if err := c.Set(t.Context(), "k", "v"); !errors.Is(err, ErrNotOwner) || c.Owns("k") || c.Standing("k") != Nobody {
 			t.Errorf("when it is over: %v, %v", err, c.Standing("k"))
 		}
 		if own, _ := c.leases(); own != 1 {
@@ -225,7 +225,7 @@ func TestVersionsOnly(t *testing.T) {
 		c := open(t, Options[string]{Store: memory.New(memory.Options{}), Codec: String(), VersionsOnly: true, Recorder: n})
 		synctest.Wait()
 		value := strings.Repeat("v", 1<<20)
-		written, err := c.PutTTL(t.Context(), "k", value, 0)
+		written, err := c.SetTTL(t.Context(), "k", value, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -264,7 +264,7 @@ func TestVersionsOnly(t *testing.T) {
 		plain := open(t, Options[string]{Store: memory.New(memory.Options{}), Codec: String()})
 		size := func(ttl time.Duration) int64 {
 			before := plain.Bytes()
-			if _, err := plain.PutTTL(t.Context(), fmt.Sprint(ttl), "v", ttl); err != nil {
+			if _, err := plain.SetTTL(t.Context(), fmt.Sprint(ttl), "v", ttl); err != nil {
 				t.Fatal(err)
 			}
 			plain.kept.CleanUp()
@@ -324,7 +324,7 @@ func TestReadyOfManyKeys(t *testing.T) {
 		w.deal("a", "n1")
 		w.deal("b", "n2")
 		synctest.Wait()
-		if err := other.Put(t.Context(), "b", "v"); err != nil {
+		if err := other.Set(t.Context(), "b", "v"); err != nil {
 			t.Fatal(err)
 		}
 		keys := []string{"b", "a", "c", "b2"}
@@ -354,7 +354,7 @@ func TestALeaseThatReturns(t *testing.T) {
 		c := open(t, Options[string]{Store: st, Codec: String(), Recorder: rec, Peers: hooks{}})
 		c.acquired(shard.NewHandle(lease.Lease{Gen: 1}, c.opt.Clock, c.opt.Clock.Now()+ticks.Tick(time.Minute)), 0)
 		synctest.Wait()
-		if err := c.Put(t.Context(), "k", "v"); err != nil {
+		if err := c.Set(t.Context(), "k", "v"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -474,7 +474,7 @@ func TestUpdatesOfSeveralKeys(t *testing.T) {
 		}
 		close(st.release)
 		synctest.Wait()
-		if err := c.PutAll(t.Context(), map[string]string{"a": "1", "b": "2", "c": "3"}); err != nil {
+		if err := c.SetAll(t.Context(), map[string]string{"a": "1", "b": "2", "c": "3"}); err != nil {
 			t.Fatal(err)
 		}
 		versions, err := c.Update(t.Context(), []string{"c", "a", "b", "a"}, func(tx *Tx[string]) error {
@@ -483,7 +483,7 @@ func TestUpdatesOfSeveralKeys(t *testing.T) {
 					t.Errorf("%s is %+v, %v", k, e, err)
 				}
 			}
-			return errors.Join(tx.Put("c", "4"), tx.Put("b", "5"))
+			return errors.Join(tx.Set("c", "4"), tx.Set("b", "5"))
 		})
 		if err != nil || len(versions) != 2 {
 			t.Errorf("%v, %v", versions, err)

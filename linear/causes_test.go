@@ -53,7 +53,7 @@ func TestMissesSayWhy(t *testing.T) {
 		}
 		put := func(key string, ttl time.Duration) {
 			t.Helper()
-			if _, err := c.PutTTL(t.Context(), key, "v", ttl); err != nil {
+			if _, err := c.SetTTL(t.Context(), key, "v", ttl); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -101,7 +101,7 @@ func TestEvictionsSaySo(t *testing.T) {
 			}
 		}
 		for _, k := range keys {
-			if err := c.Put(t.Context(), k, "v"); err != nil {
+			if err := c.Set(t.Context(), k, "v"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -164,7 +164,7 @@ func TestLoadsAreNearTheTruth(t *testing.T) {
 				c.acquired(high, 0)
 				synctest.Wait()
 				for _, k := range []string{"b", "k5"} {
-					if err := c.Put(t.Context(), k, "v"); err != nil {
+					if err := c.Set(t.Context(), k, "v"); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -227,8 +227,8 @@ func TestSlowOperationsAreCounted(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		rate("puts", 256, func(i int) { check(c.Put(t.Context(), fmt.Sprint("k", i), "v")) })
-		rate("puts of two keys", 512, func(i int) { check(c.PutAll(t.Context(), map[string]string{"a": "v", "b": "v"})) })
+		rate("puts", 256, func(i int) { check(c.Set(t.Context(), fmt.Sprint("k", i), "v")) })
+		rate("puts of two keys", 512, func(i int) { check(c.SetAll(t.Context(), map[string]string{"a": "v", "b": "v"})) })
 		rate("updates", 256, func(i int) {
 			_, err := c.Update(t.Context(), []string{"a"}, func(*Tx[string]) error { return nil })
 			check(err)

@@ -181,7 +181,7 @@ func (cl *client) run(t *testing.T, n int) {
 		switch cl.r.IntN(6) {
 		case 0, 1:
 			o.Kind = check.Write
-			o.Version, err = cache.PutTTL(ctx, key, o.Value, 0)
+			o.Version, err = cache.SetTTL(ctx, key, o.Value, 0)
 		case 2:
 			o.Kind, err = check.CAS, cl.swap(ctx, cache, &o)
 		default:
@@ -220,7 +220,7 @@ func (cl *client) swap(ctx context.Context, cache *Cache[string], o *check.Op) e
 			err = errNothing
 		}
 		o.Was = e.Value
-		return errors.Join(err, tx.Put(o.Key, o.Value))
+		return errors.Join(err, tx.Set(o.Key, o.Value))
 	})
 	o.Version = versions[o.Key]
 	return err
@@ -296,7 +296,7 @@ func TestEntriesMoveAlong(t *testing.T) {
 	})
 	from := owner("k7")
 	for i := range 500 {
-		testkit.Eventually(t, func() bool { return c.caches[from].Put(ctx, fmt.Sprintf("k7%03d", i), "v") == nil })
+		testkit.Eventually(t, func() bool { return c.caches[from].Set(ctx, fmt.Sprintf("k7%03d", i), "v") == nil })
 	}
 	if !c.assigner.Move("k7", fmt.Sprint("n", 1-from)) {
 		t.Fatal("it does not move")
@@ -334,7 +334,7 @@ func TestEntriesOutliveACut(t *testing.T) {
 		if i%10 == 9 { // which is not handed over, and goes on where it stays
 			ttl = time.Hour
 		}
-		testkit.Eventually(t, func() bool { _, err := c.caches[from].PutTTL(ctx, key(i), "v", ttl); return err == nil })
+		testkit.Eventually(t, func() bool { _, err := c.caches[from].SetTTL(ctx, key(i), "v", ttl); return err == nil })
 	}
 	c.assigner.Cut(key(200), key(300))
 	testkit.Eventually(t, func() bool { // messages overtake each other here, and a recall must not

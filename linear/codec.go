@@ -5,7 +5,7 @@ import "github.com/freshet-cache/freshet/codec"
 // Codec turns values into the bytes that the store keeps, and back. See codec.Codec.
 type Codec[V any] = codec.Codec[V]
 
-// Bytes stores byte slices as they are. Do not change a slice after Put has received it.
+// Bytes stores byte slices as they are. Do not change a slice after Set has received it.
 func Bytes() Codec[[]byte] { return codec.Bytes() }
 
 // String stores strings as their bytes, without a copy. It costs the least memory, because a string

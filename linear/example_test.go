@@ -35,7 +35,7 @@ func ExampleCache_GetMany() {
 	}
 	defer prices.Close(ctx)
 
-	_ = prices.PutAll(ctx, map[string]int{"tea": 250, "milk": 120})
+	_ = prices.SetAll(ctx, map[string]int{"tea": 250, "milk": 120})
 	found, err := prices.GetMany(ctx, "tea", "milk", "caviar")
 	fmt.Println(found, err)
 	// Output: map[milk:120 tea:250] <nil>
@@ -50,7 +50,7 @@ func ExampleCache_Update() {
 	}
 	defer accounts.Close(ctx)
 
-	_ = accounts.PutAll(ctx, map[string]int{"ann": 100, "bob": 0})
+	_ = accounts.SetAll(ctx, map[string]int{"ann": 100, "bob": 0})
 	_, err = accounts.Update(ctx, []string{"ann", "bob"}, func(tx *linear.Tx[int]) error {
 		ann, err := tx.Get("ann")
 		if err != nil || ann.Value < 30 {
@@ -60,8 +60,8 @@ func ExampleCache_Update() {
 		if err != nil {
 			return err
 		}
-		_ = tx.Put("ann", ann.Value-30)
-		return tx.Put("bob", bob.Value+30)
+		_ = tx.Set("ann", ann.Value-30)
+		return tx.Set("bob", bob.Value+30)
 	})
 	found, _ := accounts.GetMany(ctx, "ann", "bob")
 	fmt.Println(found, err)
@@ -90,7 +90,7 @@ func ExampleNew_pebble() {
 			if err != nil {
 				return err
 			}
-			return tx.Put("home", home.Value+1)
+			return tx.Set("home", home.Value+1)
 		})
 		n, _, _ := visits.Get(ctx, "home")
 		fmt.Println(n)

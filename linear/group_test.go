@@ -112,19 +112,19 @@ func TestAReplicaFollowsItsPrimary(t *testing.T) {
 			}
 		}
 		g.copy(t, "before anything", "", 1)
-		check(one.Put(ctx, "k", "v"))
+		check(one.Set(ctx, "k", "v"))
 		g.copy(t, "after a write", "v", 0)
 		if e, ok := g.nodes["n2"].Peek("k"); !ok || !e.Copy {
 			t.Errorf("%+v, %v", e, ok)
 		}
-		_, err := one.PutTTL(ctx, "k", "w", time.Hour)
+		_, err := one.SetTTL(ctx, "k", "w", time.Hour)
 		check(err)
 		g.copy(t, "after a write that expires", "w", 1)
 		_, err = one.Update(ctx, []string{"k"}, func(tx *Tx[string]) error {
 			if _, ok := g.nodes["n2"].Peek("k"); !ok {
 				t.Error("an update that has not decided drops the copy")
 			}
-			return tx.Put("k", "x")
+			return tx.Set("k", "x")
 		})
 		check(err)
 		g.copy(t, "after an update", "x", 0)
@@ -132,9 +132,9 @@ func TestAReplicaFollowsItsPrimary(t *testing.T) {
 		check(err)
 		g.copy(t, "after a delete", "", 0)
 		large := strings.Repeat("v", mostAlong)
-		check(one.Put(ctx, "k", large))
+		check(one.Set(ctx, "k", large))
 		g.copy(t, "after a large write", large, 0)
-		check(one.Put(ctx, "k", large+"v"))
+		check(one.Set(ctx, "k", large+"v"))
 		g.copy(t, "after a larger write", large+"v", 1)
 		_, err = one.lock(ctx, clink.ID{1}, []string{"k"})
 		check(err)
@@ -150,7 +150,7 @@ func TestAReplicaFollowsItsPrimary(t *testing.T) {
 			return seen[kind]%2 == 1
 		})
 		for i := range 5 {
-			check(one.Put(ctx, "k", fmt.Sprint(i)))
+			check(one.Set(ctx, "k", fmt.Sprint(i)))
 		}
 		g.lose(func(replica.Message) bool { return false })
 		time.Sleep(time.Second)
@@ -170,7 +170,7 @@ func TestAReplicaOfAnUnknownWrite(t *testing.T) {
 		g.mu.Lock()
 		g.noReply = 1
 		g.mu.Unlock()
-		if err := g.nodes["n1"].Put(t.Context(), "k", "v"); err != nil {
+		if err := g.nodes["n1"].Set(t.Context(), "k", "v"); err != nil {
 			t.Fatal(err)
 		}
 		if g.count.events[clink.OutcomeUnknown].Load() != 1 {
@@ -179,7 +179,7 @@ func TestAReplicaOfAnUnknownWrite(t *testing.T) {
 		time.Sleep(time.Second)
 		_, _, _ = g.nodes["n1"].Get(t.Context(), "k")
 		g.copy(t, "when it is found out", "v", 0)
-		if err := g.nodes["n1"].Put(t.Context(), "k", "w"); err != nil {
+		if err := g.nodes["n1"].Set(t.Context(), "k", "w"); err != nil {
 			t.Fatal(err)
 		}
 		g.copy(t, "after the next write", "w", 0)
@@ -198,7 +198,7 @@ func TestAWriteWaitsForAReplica(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
 			written, locked := make(chan error, 1), make(chan error, 1)
-			go func() { written <- g.nodes["n1"].Put(ctx, "k", "v") }()
+			go func() { written <- g.nodes["n1"].Set(ctx, "k", "v") }()
 			synctest.Wait()
 			go func() { _, err := g.nodes["n1"].lock(ctx, clink.ID{1}, []string{"k"}); locked <- err }()
 			time.Sleep(time.Minute)

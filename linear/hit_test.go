@@ -17,7 +17,7 @@ func TestHitsDoNotAllocate(t *testing.T) {
 	var keys []string
 	for i := range 64 {
 		keys = append(keys, fmt.Sprint("key", i))
-		if err := c.Put(ctx, keys[i], []byte("value")); err != nil {
+		if err := c.Set(ctx, keys[i], []byte("value")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -50,7 +50,7 @@ func TestHitsIsManyPeeks(t *testing.T) {
 		if i == 70 {
 			continue
 		}
-		if _, err := c.PutTTL(ctx, keys[i], fmt.Sprint(i), 0); err != nil {
+		if _, err := c.SetTTL(ctx, keys[i], fmt.Sprint(i), 0); err != nil {
 			t.Fatal(err)
 		}
 	}

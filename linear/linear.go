@@ -70,7 +70,7 @@ type Options[V any] struct {
 	// Timeout bounds each request to the store. The outcome of a request that takes longer is
 	// unknown. Default 5 s.
 	Timeout time.Duration
-	// TTL is the time for which Put, PutAll, GetOrLoad and Tx.Put write keys. Default 0: for ever.
+	// TTL is the time for which Set, SetAll, GetOrLoad and Tx.Set write keys. Default 0: for ever.
 	TTL time.Duration
 	// VersionsOnly keeps the versions of keys in memory and not their values. Version is answered
 	// from memory; reads of values ask the store. A layered cache needs this, because its values
@@ -335,19 +335,19 @@ func (c *Cache[V]) Hits(keys []string, out []Entry[V]) (n int) {
 	return n
 }
 
-// Put sets key to value for the time of Options.TTL. See PutTTL.
-func (c *Cache[V]) Put(ctx context.Context, key string, value V) error {
-	_, err := c.PutTTL(ctx, key, value, c.opt.TTL)
+// Set writes value to key for the time of Options.TTL. See SetTTL.
+func (c *Cache[V]) Set(ctx context.Context, key string, value V) error {
+	_, err := c.SetTTL(ctx, key, value, c.opt.TTL)
 	return err
 }
 
 // MaxTTL is the longest TTL, a century. A longer TTL is shortened to it.
 const MaxTTL = 100 * 365 * 24 * time.Hour
 
-// PutTTL sets key to value for the time ttl, or for ever if ttl is 0, and returns the version that
+// SetTTL writes value to key for the time ttl, or for ever if ttl is 0, and returns the version that
 // was committed. A nil error means that the write took effect once; the errors of this package say
 // what else happened.
-func (c *Cache[V]) PutTTL(ctx context.Context, key string, value V, ttl time.Duration) (uint64, error) {
+func (c *Cache[V]) SetTTL(ctx context.Context, key string, value V, ttl time.Duration) (uint64, error) {
 	if ttl < 0 {
 		return 0, fmt.Errorf("linear: %q was not written: its TTL of %v is negative; use 0 for ever", key, ttl)
 	}
@@ -358,9 +358,9 @@ func (c *Cache[V]) PutTTL(ctx context.Context, key string, value V, ttl time.Dur
 	return c.write(ctx, clink.Mut{Key: key, Value: b, TTL: ticks.Tick(min(ttl, MaxTTL))})
 }
 
-// PutAll sets several keys, all at once or none: no reader sees one of them without the others.
+// SetAll writes several keys, all at once or none: no reader sees one of them without the others.
 // This node must own all the keys.
-func (c *Cache[V]) PutAll(ctx context.Context, values map[string]V) error {
+func (c *Cache[V]) SetAll(ctx context.Context, values map[string]V) error {
 	if len(values) == 0 {
 		return nil
 	}

@@ -66,7 +66,7 @@ func TestReadsComeFromMemory(t *testing.T) {
 	if _, ok, err := c.Get(ctx, "k"); ok || err != nil {
 		t.Fatal("an empty store has a value", err)
 	}
-	if err := c.Put(ctx, "k", "v"); err != nil {
+	if err := c.Set(ctx, "k", "v"); err != nil {
 		t.Fatal(err)
 	}
 	n.loads.Store(0)
@@ -116,14 +116,14 @@ func TestCodecs(t *testing.T) {
 	ctx := context.Background()
 	st := memory.New(memory.Options{})
 	c := open(t, Options[price]{Store: st, Codec: JSON[price]()})
-	if err := c.Put(ctx, "p", price{250, []string{"a"}}); err != nil {
+	if err := c.Set(ctx, "p", price{250, []string{"a"}}); err != nil {
 		t.Fatal(err)
 	}
 	if v, ok, err := c.Get(ctx, "p"); !ok || v.Cents != 250 || v.Codes[0] != "a" || err != nil {
 		t.Fatal(v, ok, err)
 	}
 	broken := open(t, Options[func()]{Store: memory.New(memory.Options{}), Codec: JSON[func()]()})
-	if err := broken.Put(ctx, "p", func() {}); err == nil || !strings.Contains(err.Error(), "cannot be encoded") {
+	if err := broken.Set(ctx, "p", func() {}); err == nil || !strings.Contains(err.Error(), "cannot be encoded") {
 		t.Fatal(err)
 	}
 }
@@ -133,7 +133,7 @@ func TestUndecodable(t *testing.T) {
 	ctx := context.Background()
 	st := memory.New(memory.Options{})
 	raw := open(t, Options[string]{Store: st, Codec: String()})
-	if err := raw.Put(ctx, "k", "{not json"); err != nil {
+	if err := raw.Set(ctx, "k", "{not json"); err != nil {
 		t.Fatal(err)
 	}
 	c := open(t, Options[price]{Store: st, Codec: JSON[price]()})
@@ -142,7 +142,7 @@ func TestUndecodable(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := c.Put(ctx, "k", price{1, nil}); err != nil {
+	if err := c.Set(ctx, "k", price{1, nil}); err != nil {
 		t.Fatal(err)
 	}
 	if v, _, err := c.Get(ctx, "k"); v.Cents != 1 || err != nil {
@@ -162,7 +162,7 @@ func TestUpdates(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					return errors.Join(tx.Put("n", e.Value+1), tx.Put("twice", 2*e.Value+2))
+					return errors.Join(tx.Set("n", e.Value+1), tx.Set("twice", 2*e.Value+2))
 				})
 				if err != nil {
 					t.Error(err)
@@ -179,8 +179,8 @@ func TestUpdates(t *testing.T) {
 	for name, decide := range map[string]func(tx *Tx[int]) error{
 		"its error":      func(*Tx[int]) error { return errors.New("no") },
 		"a panic":        func(*Tx[int]) error { panic("no") },
-		"another's key":  func(tx *Tx[int]) error { return tx.Put("stranger", 1) },
-		"written before": func(tx *Tx[int]) error { return errors.Join(tx.Put("n", 0), errors.New("no")) },
+		"another's key":  func(tx *Tx[int]) error { return tx.Set("stranger", 1) },
+		"written before": func(tx *Tx[int]) error { return errors.Join(tx.Set("n", 0), errors.New("no")) },
 	} {
 		if _, err := c.Update(ctx, []string{"n"}, decide); err == nil {
 			t.Errorf("%s did not end the update", name)
@@ -197,11 +197,11 @@ func TestUpdates(t *testing.T) {
 func TestTxSeesItsOwnWrites(t *testing.T) {
 	ctx := context.Background()
 	c := open(t, Options[string]{Store: memory.New(memory.Options{}), Codec: String()})
-	if _, err := c.PutTTL(ctx, "k", "v", time.Hour); err != nil {
+	if _, err := c.SetTTL(ctx, "k", "v", time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	_, err := c.Update(ctx, []string{"k"}, func(tx *Tx[string]) error {
-		if err := tx.PutTTL("k", "w", KeepTTL); err != nil {
+		if err := tx.SetTTL("k", "w", KeepTTL); err != nil {
 			return err
 		}
 		if e, _ := tx.Get("k"); e.Value != "w" || e.TTL == 0 {
@@ -213,7 +213,7 @@ func TestTxSeesItsOwnWrites(t *testing.T) {
 		if e, _ := tx.Get("k"); e.Exists || e.TTL != 0 {
 			t.Errorf("%+v", e)
 		}
-		return tx.PutTTL("k", "x", KeepTTL) // nothing is left to keep
+		return tx.SetTTL("k", "x", KeepTTL) // nothing is left to keep
 	})
 	if e, _ := c.GetEntry(ctx, "k"); err != nil || e.Value != "x" || e.TTL != 0 {
 		t.Fatalf("%+v, %v", e, err)
@@ -237,7 +237,7 @@ func TestUnknownOutcomesAreResolved(t *testing.T) {
 			}
 			n := &counter{}
 			c := open(t, Options[string]{Store: memory.New(opt), Codec: String(), Recorder: n})
-			if err := c.Put(context.Background(), "k", "v"); err != nil {
+			if err := c.Set(context.Background(), "k", "v"); err != nil {
 				t.Fatal(err)
 			}
 			if v, _, _ := c.Get(context.Background(), "k"); v != "v" {
@@ -265,7 +265,7 @@ func TestDeadlines(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Put(t.Context(), "k", "v"); err != nil {
+		if err := c.Set(t.Context(), "k", "v"); err != nil {
 			t.Fatal(err)
 		}
 		hold.Store(true)
@@ -274,10 +274,10 @@ func TestDeadlines(t *testing.T) {
 			t.Cleanup(cancel)
 			return ctx
 		}
-		if err := c.Put(late(), "k", "w"); !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+		if err := c.Set(late(), "k", "w"); !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("sent and not answered: %v", err)
 		}
-		if err := c.Put(late(), "k", "x"); errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+		if err := c.Set(late(), "k", "x"); errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("never sent: %v", err)
 		}
 		if _, _, err := c.Get(late(), "k"); !errors.Is(err, context.DeadlineExceeded) {
@@ -300,7 +300,7 @@ func TestExpiry(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.PutTTL(t.Context(), "k", "v", time.Minute); err != nil {
+		if _, err := c.SetTTL(t.Context(), "k", "v", time.Minute); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(59 * time.Second)
@@ -324,13 +324,13 @@ func TestClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Put(ctx, "k", "v"); err != nil {
+	if err := c.Set(ctx, "k", "v"); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Put(ctx, "k", "w"); !errors.Is(err, ErrClosed) {
+	if err := c.Set(ctx, "k", "w"); !errors.Is(err, ErrClosed) {
 		t.Fatal(err)
 	}
 	if _, _, err := c.Get(ctx, "k"); !errors.Is(err, ErrClosed) {
@@ -344,7 +344,7 @@ func TestStepsAside(t *testing.T) {
 	ctx := context.Background()
 	n := &counter{}
 	c := open(t, Options[string]{Store: memory.New(memory.Options{}), Codec: String(), Recorder: n})
-	if err := c.Put(ctx, "k", "v"); err != nil {
+	if err := c.Set(ctx, "k", "v"); err != nil {
 		t.Fatal(err)
 	}
 	c.mu.Lock()
@@ -354,7 +354,7 @@ func TestStepsAside(t *testing.T) {
 	if err != nil || e.Value != "v" || e.Hit || n.aside.Load() != 1 {
 		t.Fatalf("%+v, %v, aside %d", e, err, n.aside.Load())
 	}
-	if err := c.Put(ctx, "k", "w"); err == nil || !strings.Contains(err.Error(), "nothing was written") {
+	if err := c.Set(ctx, "k", "w"); err == nil || !strings.Contains(err.Error(), "nothing was written") {
 		t.Fatal(err)
 	}
 }
@@ -368,7 +368,7 @@ func TestStepsAsideUnderWay(t *testing.T) {
 	errs := make(chan error, 2)
 	go func() { _, _, err := c.Get(ctx, "a"); errs <- err }()
 	<-st.held
-	go func() { errs <- c.Put(ctx, "b", "v") }()
+	go func() { errs <- c.Set(ctx, "b", "v") }()
 	<-st.held
 	c.mu.Lock()
 	c.step(nil, nil) // no such input
@@ -440,7 +440,7 @@ func TestHitsEqualTheMachine(t *testing.T) {
 		k := fmt.Sprint("k", rand.IntN(20))
 		switch i % 3 {
 		case 0:
-			if _, err := c.PutTTL(ctx, k, fmt.Sprint(i), time.Duration(rand.IntN(2))*time.Hour); err != nil {
+			if _, err := c.SetTTL(ctx, k, fmt.Sprint(i), time.Duration(rand.IntN(2))*time.Hour); err != nil {
 				t.Fatal(err)
 			}
 		case 1:
@@ -466,7 +466,7 @@ func TestDefiniteErrorsOfTheStore(t *testing.T) {
 	fail := func(err error) Store { return failing{memory.New(memory.Options{}), err} }
 	for _, want := range []error{store.ErrFull, store.ErrTooLarge} {
 		c := open(t, Options[string]{Store: fail(fmt.Errorf("disk: %w", want)), Codec: String()})
-		if err := c.Put(context.Background(), "k", "v"); !errors.Is(err, want) || errors.Is(err, ErrOutcomeUnknown) {
+		if err := c.Set(context.Background(), "k", "v"); !errors.Is(err, want) || errors.Is(err, ErrOutcomeUnknown) {
 			t.Errorf("%v became %v", want, err)
 		}
 	}
@@ -485,7 +485,7 @@ func (f failing) Commit(context.Context, store.ID, []store.Mutation) ([]store.St
 func BenchmarkHit(b *testing.B) {
 	ctx := context.Background()
 	c := open(b, Options[[]byte]{Store: memory.New(memory.Options{}), Codec: Bytes()})
-	if err := c.Put(ctx, "key", []byte("value")); err != nil {
+	if err := c.Set(ctx, "key", []byte("value")); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()

@@ -121,7 +121,7 @@ func (c *Cache[V]) loadAbsent(ctx context.Context, key string, load func(context
 			return err
 		}
 		v = made
-		return tx.Put(key, made)
+		return tx.Set(key, made)
 	})
 	return v, err
 }

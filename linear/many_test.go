@@ -68,7 +68,7 @@ func TestGetOrLoadThatIsOvertakenOrFails(t *testing.T) {
 		defer func() { _ = c.Close(context.Background()) }()
 		ctx := t.Context()
 		if v, err := c.GetOrLoad(ctx, "overtaken", func(ctx context.Context, key string) (string, error) {
-			return "loaded", c.Put(ctx, key, "written")
+			return "loaded", c.Set(ctx, key, "written")
 		}); v != "written" || err != nil {
 			t.Errorf("a load that was overtaken: %q, %v", v, err)
 		}
@@ -126,7 +126,7 @@ func TestGetMany(t *testing.T) {
 		want, keys := map[string]string{}, []string{"none"}
 		for i := range 20 {
 			k := fmt.Sprint("k", i)
-			if err := c.Put(ctx, k, k); err != nil {
+			if err := c.Set(ctx, k, k); err != nil {
 				t.Fatal(err)
 			}
 			want[k], keys = k, append(keys, k, k)
@@ -170,9 +170,9 @@ func TestDefaultTTL(t *testing.T) {
 		}
 		defer func() { _ = c.Close(context.Background()) }()
 		ctx := t.Context()
-		_, updated := c.Update(ctx, []string{"tx"}, func(tx *Tx[string]) error { return tx.Put("tx", "v") })
-		_, kept := c.PutTTL(ctx, "for ever", "v", 0)
-		if err := errors.Join(c.Put(ctx, "put", "v"), c.PutAll(ctx, map[string]string{"all": "v"}), updated, kept); err != nil {
+		_, updated := c.Update(ctx, []string{"tx"}, func(tx *Tx[string]) error { return tx.Set("tx", "v") })
+		_, kept := c.SetTTL(ctx, "for ever", "v", 0)
+		if err := errors.Join(c.Set(ctx, "put", "v"), c.SetAll(ctx, map[string]string{"all": "v"}), updated, kept); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute + time.Second)

@@ -48,7 +48,7 @@ func TestReplicasFollow(t *testing.T) {
 				t.Fatal(err)
 			}
 			value = ""
-		} else if err := c.caches[owner].Put(ctx, "k4", value); err != nil {
+		} else if err := c.caches[owner].Set(ctx, "k4", value); err != nil {
 			t.Fatal(err)
 		}
 		for _, cache := range c.caches {
@@ -57,7 +57,7 @@ func TestReplicasFollow(t *testing.T) {
 			}
 		}
 	}
-	if _, err := c.caches[owner].PutTTL(ctx, "k4", "passing", time.Hour); err != nil {
+	if _, err := c.caches[owner].SetTTL(ctx, "k4", "passing", time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	for i, cache := range c.caches {
@@ -83,7 +83,7 @@ func TestReplicasFollow(t *testing.T) {
 	if n.loads.Load() != loads {
 		t.Error("the store was asked")
 	}
-	if _, err := c.caches[(owner+1)%4].PutTTL(ctx, "k4", "x", 0); !errors.Is(err, ErrNotOwner) {
+	if _, err := c.caches[(owner+1)%4].SetTTL(ctx, "k4", "x", 0); !errors.Is(err, ErrNotOwner) {
 		t.Errorf("a replica has written: %v", err)
 	}
 }
@@ -95,7 +95,7 @@ func TestSilentReplica(t *testing.T) {
 	defer c.close(t)
 	ctx := context.Background()
 	owner := c.share(t, "k4")
-	if err := c.caches[owner].Put(ctx, "k4", "old"); err != nil {
+	if err := c.caches[owner].Set(ctx, "k4", "old"); err != nil {
 		t.Fatal(err)
 	}
 	silent := (owner + 1) % 3
@@ -103,7 +103,7 @@ func TestSilentReplica(t *testing.T) {
 	c.mute(silent)
 	testkit.Eventually(t, func() bool {
 		for _, cache := range c.caches {
-			if err := cache.Put(ctx, "k4", "new"); err == nil {
+			if err := cache.Set(ctx, "k4", "new"); err == nil {
 				return true
 			} else if !errors.Is(err, ErrNotOwner) {
 				t.Fatal(err)
@@ -197,7 +197,7 @@ func (cl *client) hot(t *testing.T, key string, n int) {
 		if cache.Owns(key) {
 			o := check.Op{Kind: check.Write, Value: fmt.Sprintf("%d.%d", cl.id, len(cl.ops)), Start: int64(time.Since(cl.began))}
 			var err error
-			o.Version, err = cache.PutTTL(ctx, key, o.Value, 0)
+			o.Version, err = cache.SetTTL(ctx, key, o.Value, 0)
 			record(o, err)
 			return
 		}

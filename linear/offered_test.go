@@ -72,7 +72,7 @@ func TestHandOversComeInBatches(t *testing.T) {
 			for i := range c.entries {
 				k := fmt.Sprintf("%04d", i)
 				want[k] = strings.Repeat("v", c.bytes)
-				if err := cache.Put(t.Context(), k, want[k]); err != nil {
+				if err := cache.Set(t.Context(), k, want[k]); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -99,7 +99,7 @@ func TestAReceiverThatTakesNothing(t *testing.T) {
 			ended = ctx.Err()
 		})
 		for i := range 3 {
-			if err := cache.Put(t.Context(), fmt.Sprint(i), strings.Repeat("v", offerBytes)); err != nil {
+			if err := cache.Set(t.Context(), fmt.Sprint(i), strings.Repeat("v", offerBytes)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -157,7 +157,7 @@ func TestWhatGoesAlong(t *testing.T) {
 		take := func(_ context.Context, batch []moved) { got = append(got, batch...) }
 		cache, h := offering(t, Options[string]{Codec: odd{String()}}, take)
 		for _, v := range []string{"even", "fine"} {
-			if err := cache.Put(t.Context(), v, v); err != nil {
+			if err := cache.Set(t.Context(), v, v); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -170,13 +170,13 @@ func TestWhatGoesAlong(t *testing.T) {
 			if e, err := tx.Get("even"); err != nil || e.Value != "odd" {
 				t.Errorf("%+v, %v", e, err)
 			}
-			return tx.Put("even", "mended")
+			return tx.Set("even", "mended")
 		}); err != nil {
 			t.Errorf("what cannot be encoded cannot be mended either: %v", err)
 		}
 		got = nil
 		versions, h := offering(t, Options[string]{VersionsOnly: true}, take)
-		if err := versions.Put(t.Context(), "there", "v"); err != nil {
+		if err := versions.Set(t.Context(), "there", "v"); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := versions.Delete(t.Context(), "gone"); err != nil {
@@ -213,7 +213,7 @@ func TestWhatGoesAlong(t *testing.T) {
 func TestNothingIsOffered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache, h := offering(t, Options[string]{MaxBytes: -1}, func(context.Context, []moved) { t.Error("offered by a cache that keeps nothing") })
-		if err := cache.Put(t.Context(), "k", "v"); err != nil || cache.Len() != 0 {
+		if err := cache.Set(t.Context(), "k", "v"); err != nil || cache.Len() != 0 {
 			t.Errorf("%v, %d entries", err, cache.Len())
 		}
 		cache.handedOver(h, lease.Range{}, 1, "n2")
@@ -241,7 +241,7 @@ func TestOffersGoThroughPeers(t *testing.T) {
 		}
 		w.deal("k", "n1")
 		synctest.Wait()
-		if err := caches[0].Put(t.Context(), "k", "v"); err != nil {
+		if err := caches[0].Set(t.Context(), "k", "v"); err != nil {
 			t.Fatal(err)
 		}
 		h := w.handles["k"]

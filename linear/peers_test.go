@@ -51,7 +51,7 @@ func TestRequestsOfOtherNodes(t *testing.T) {
 		c.acquired(shard.NewHandle(lease.Lease{Gen: 1, Range: lease.Range{Low: "a", High: "x"}}, c.opt.Clock, 1<<62), 0)
 		synctest.Wait()
 		for _, k := range []string{"even", "k"} {
-			if err := c.Put(t.Context(), k, k); err != nil {
+			if err := c.Set(t.Context(), k, k); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -98,7 +98,7 @@ func TestRequestsOfOtherNodes(t *testing.T) {
 		if t.Failed() {
 			return // the key may be locked by mistake
 		}
-		if err := c.Put(t.Context(), "k", "w"); err != nil {
+		if err := c.Set(t.Context(), "k", "w"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -142,7 +142,7 @@ func TestALoanAndItsEnd(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := open(t, Options[string]{Store: memory.New(memory.Options{}), Codec: String(), Timeout: time.Second})
 			synctest.Wait()
-			if err := c.Put(t.Context(), "a", "v"); err != nil {
+			if err := c.Set(t.Context(), "a", "v"); err != nil {
 				t.Fatal(err)
 			}
 			if got := c.serve(t.Context(), lockRequest(1, "a", "b")); got[0] != sayYes || len(got) != 1+2*16 || string(got[1:]) == string(make([]byte, 32)) {
@@ -155,7 +155,7 @@ func TestALoanAndItsEnd(t *testing.T) {
 				t.Errorf("asked again, it says %q", got)
 			}
 			written := make(chan error, 1)
-			go func() { written <- c.Put(t.Context(), "a", "w") }()
+			go func() { written <- c.Set(t.Context(), "a", "w") }()
 			if ended(t, written) {
 				t.Fatal("what is locked is written")
 			}

@@ -82,17 +82,17 @@ func TestACommitOutlastsItsTimeLimit(t *testing.T) {
 			n := &counter{}
 			st := &lateCommits{memory.New(memory.Options{}), make(chan time.Duration, 1), make(chan error, 1)}
 			c := open(t, Options[string]{Store: st, Codec: String(), Timeout: time.Second, Recorder: n})
-			if err := c.Put(t.Context(), "k", "old"); err != nil {
+			if err := c.Set(t.Context(), "k", "old"); err != nil {
 				t.Fatal(err)
 			}
 			st.takes <- takes
-			if err := c.Put(t.Context(), "k", "new"); err != nil {
+			if err := c.Set(t.Context(), "k", "new"); err != nil {
 				t.Errorf("a write whose outcome can be found out ends with %v", err)
 			}
 			if n.events[clink.OutcomeUnknown].Load() != 1 {
 				t.Error("the time limit is taken for an answer")
 			}
-			if err := c.Put(t.Context(), "k", "newest"); err != nil {
+			if err := c.Set(t.Context(), "k", "newest"); err != nil {
 				t.Fatal(err)
 			}
 			if err := <-st.done; !errors.Is(err, store.ErrGuardMismatch) {

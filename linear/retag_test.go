@@ -80,7 +80,7 @@ func TestEntriesMoveToTheLeaseThatGoesOn(t *testing.T) {
 			if cutExpires(k) {
 				ttl = 30 * time.Second
 			}
-			if _, err := c.PutTTL(t.Context(), k, "of "+k, ttl); err != nil {
+			if _, err := c.SetTTL(t.Context(), k, "of "+k, ttl); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/freshet-cache/freshet/ticks"
 )
 
-// KeepTTL as the TTL of Tx.PutTTL keeps the deadline that the row has.
+// KeepTTL as the TTL of Tx.SetTTL keeps the deadline that the row has.
 const KeepTTL = store.KeepTTL
 
 // Tx is what an update reads and writes. It is valid only during the call that receives it, and not
@@ -142,12 +142,12 @@ func (t *Tx[V]) Get(key string) (Entry[V], error) {
 	return t.c.decode(row)
 }
 
-// Put sets one of the update's keys for the time of Options.TTL.
-func (t *Tx[V]) Put(key string, value V) error { return t.PutTTL(key, value, t.c.opt.TTL) }
+// Set writes one of the update's keys for the time of Options.TTL.
+func (t *Tx[V]) Set(key string, value V) error { return t.SetTTL(key, value, t.c.opt.TTL) }
 
-// PutTTL sets one of the update's keys for the time ttl. With 0 the row does not expire; with
+// SetTTL writes one of the update's keys for the time ttl. With 0 the row does not expire; with
 // KeepTTL it keeps the deadline that it has.
-func (t *Tx[V]) PutTTL(key string, value V, ttl time.Duration) error {
+func (t *Tx[V]) SetTTL(key string, value V, ttl time.Duration) error {
 	i, err := t.index(key)
 	if err != nil {
 		return err

@@ -43,7 +43,7 @@ func TestDeadlinesInUpdates(t *testing.T) {
 			c, steps, want, before := open(t, Options[string]{Store: memory.New(memory.Options{}), Codec: String()}), c.steps, c.want, c.before
 			near := func(got time.Duration) bool { return got <= want && want-got <= want/1000 && (got == 0) == (want == 0) }
 			if before >= 0 {
-				if _, err := c.PutTTL(t.Context(), "k", "v", before); err != nil {
+				if _, err := c.SetTTL(t.Context(), "k", "v", before); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -55,7 +55,7 @@ func TestDeadlinesInUpdates(t *testing.T) {
 						}
 						continue
 					}
-					if err := tx.PutTTL("k", "w", s.ttl); err != nil {
+					if err := tx.SetTTL("k", "w", s.ttl); err != nil {
 						return err
 					}
 				}
@@ -93,7 +93,7 @@ func TestWritesThatCannotBe(t *testing.T) {
 	}
 	update := func(do func(tx *Tx[string]) error) func() error {
 		return func() error {
-			_, err := c.Update(t.Context(), []string{"k", "l"}, func(tx *Tx[string]) error { return errors.Join(tx.Put("l", "v"), do(tx)) })
+			_, err := c.Update(t.Context(), []string{"k", "l"}, func(tx *Tx[string]) error { return errors.Join(tx.Set("l", "v"), do(tx)) })
 			return err
 		}
 	}
@@ -101,12 +101,12 @@ func TestWritesThatCannotBe(t *testing.T) {
 		do   func() error
 		want string
 	}{
-		"a negative TTL":              {func() error { return none(c.PutTTL(t.Context(), "k", "v", -1)) }, "negative"},
-		"a value":                     {func() error { return none(c.PutTTL(t.Context(), "k", "odd", 0)) }, "cannot be encoded"},
-		"one of several values":       {func() error { return c.PutAll(t.Context(), map[string]string{"k": "v", "l": "odd"}) }, "cannot be encoded"},
-		"a negative TTL in an update": {update(func(tx *Tx[string]) error { return tx.PutTTL("k", "v", -2) }), "negative"},
-		"a value in an update":        {update(func(tx *Tx[string]) error { return tx.Put("k", "odd") }), "cannot be encoded"},
-		"another key in an update":    {update(func(tx *Tx[string]) error { return tx.Put("m", "v") }), "does not name"},
+		"a negative TTL":              {func() error { return none(c.SetTTL(t.Context(), "k", "v", -1)) }, "negative"},
+		"a value":                     {func() error { return none(c.SetTTL(t.Context(), "k", "odd", 0)) }, "cannot be encoded"},
+		"one of several values":       {func() error { return c.SetAll(t.Context(), map[string]string{"k": "v", "l": "odd"}) }, "cannot be encoded"},
+		"a negative TTL in an update": {update(func(tx *Tx[string]) error { return tx.SetTTL("k", "v", -2) }), "negative"},
+		"a value in an update":        {update(func(tx *Tx[string]) error { return tx.Set("k", "odd") }), "cannot be encoded"},
+		"another key in an update":    {update(func(tx *Tx[string]) error { return tx.Set("m", "v") }), "does not name"},
 		"a delete of another key":     {update(func(tx *Tx[string]) error { return tx.Delete("m") }), "does not name"},
 		"a read of another key":       {update(func(tx *Tx[string]) error { _, err := tx.Get("m"); return err }), "does not name"},
 		"an update of nothing":        {func() error { _, err := c.Update(t.Context(), nil, nil); return err }, "names no key"},
@@ -115,10 +115,10 @@ func TestWritesThatCannotBe(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := c.PutAll(t.Context(), nil); err != nil || commits != 0 || c.Len() > 2 {
+	if err := c.SetAll(t.Context(), nil); err != nil || commits != 0 || c.Len() > 2 {
 		t.Errorf("%v; %d commits", err, commits)
 	}
-	if err := c.PutAll(t.Context(), map[string]string{"k": "1", "l": "2"}); err != nil || commits != 1 {
+	if err := c.SetAll(t.Context(), map[string]string{"k": "1", "l": "2"}); err != nil || commits != 1 {
 		t.Errorf("%v; two keys take %d commits", err, commits)
 	}
 	k, _ := c.GetEntry(t.Context(), "k")
@@ -126,7 +126,7 @@ func TestWritesThatCannotBe(t *testing.T) {
 	if k.Value != "1" || l.Value != "2" || k.Version == 0 || k.Version == l.Version {
 		t.Errorf("%+v, %+v", k, l)
 	}
-	if v, err := c.PutTTL(t.Context(), "k", "v", 1<<63-1); err != nil || v <= k.Version {
+	if v, err := c.SetTTL(t.Context(), "k", "v", 1<<63-1); err != nil || v <= k.Version {
 		t.Errorf("%d, %v", v, err)
 	}
 	if e, err := c.GetEntry(t.Context(), "k"); err != nil || e.TTL > MaxTTL || e.TTL < MaxTTL-MaxTTL/100 {
@@ -316,13 +316,13 @@ func TestCloseLeavesNobodyWaiting(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			if err := c.Put(t.Context(), "k", "v"); err != nil {
+			if err := c.Set(t.Context(), "k", "v"); err != nil {
 				t.Fatal(err)
 			}
 			written := make(chan error, 2)
-			go func() { written <- c.Put(t.Context(), "slow", "1") }()
+			go func() { written <- c.Set(t.Context(), "slow", "1") }()
 			synctest.Wait()
-			go func() { written <- c.Put(t.Context(), "slow", "2") }()
+			go func() { written <- c.Set(t.Context(), "slow", "2") }()
 			synctest.Wait()
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
@@ -355,7 +355,7 @@ func TestCloseLeavesNobodyWaiting(t *testing.T) {
 				t.Errorf("%s: it keeps what it is offered", name)
 			}
 			_, lending := c.lock(t.Context(), [16]byte{1}, []string{"k"})
-			for what, err := range map[string]error{"Put": c.Put(t.Context(), "k", "w"), "PutAll": c.PutAll(t.Context(), map[string]string{"k": "w"}), "a lock": lending} {
+			for what, err := range map[string]error{"Set": c.Set(t.Context(), "k", "w"), "SetAll": c.SetAll(t.Context(), map[string]string{"k": "w"}), "a lock": lending} {
 				if !errors.Is(err, ErrClosed) {
 					t.Errorf("%s: %s: %v", name, what, err)
 				}

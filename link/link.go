@@ -1,15 +1,15 @@
-// Package link carries frames between two nodes in the order they were sent,
-// each once, until the link breaks; after that none arrives, and both ends are
-// told. There is no resume: a request without an answer when the link breaks has
-// an unknown outcome, and says so.
+// Package link carries frames between two nodes in the order in which they were sent, each once,
+// until the link breaks. After that no frame arrives, and both ends learn of it. A link does not
+// resume: if it breaks before a request is answered, the outcome of the request is unknown, and the
+// error says so.
 //
-// Reading never waits for a request to be served: the caller's end bounds how many of
-// its requests are under way, and one beyond the bound is refused. An end that is about
-// to go says so with [Link.Drain]: it answers what has arrived, and what has not is
-// known not to have been done.
+// Reading never waits until a request is served. Each end bounds the requests that it has under
+// way, and the other end refuses a request beyond the bound. An end that is about to stop announces
+// it with [Link.Drain]: it answers the requests that have arrived, and the caller of any other
+// request learns that it was not carried out.
 //
-// Frames are batched: what is sent while another write is under way leaves with
-// the next one, and nothing waits when the link is idle.
+// Frames are batched: frames that are sent during a write leave together with the next write. On an
+// idle link no frame waits.
 package link
 
 import (
@@ -25,20 +25,19 @@ import (
 	"time"
 )
 
-// ErrBroken means that the link is broken: a request that was sent may or may
-// not have been carried out.
+// ErrBroken means that the link broke. A request that was sent may have been carried out.
 var ErrBroken = errors.New("link: broken: the request may or may not have been carried out")
 
-// ErrFull means that nothing was sent: the other end reads too slowly, or serves as many
+// ErrFull means that nothing was sent: the other end reads too slowly, or already serves as many
 // requests as it can.
 var ErrFull = errors.New("link: full: nothing was done; the other node reads too slowly or has too much to do, try again later")
 
-// ErrRefused means that nothing was done: the link was broken before the request was
-// sent, or the other end is about to go and did not begin with it.
+// ErrRefused means that nothing was done: the link broke before the request was sent, or the other
+// end drains and did not begin with it.
 var ErrRefused = errors.New("link: refused: nothing was done; the other node goes or has gone, find out who has taken its place")
 
-// ErrSilent means that nothing was heard over the link for as long as the caller would
-// wait: the other node may stand still. The request may or may not be carried out.
+// ErrSilent means that nothing arrived over the link for as long as the caller was willing to wait:
+// the other node may stand still. The request may still be carried out.
 var ErrSilent = errors.New("link: silent: nothing was heard of the other node; ask somebody else, or again later")
 
 // Options bound a link. The zero value works.
@@ -47,22 +46,21 @@ type Options struct {
 	MaxFrame int
 	// MaxQueue bounds the bytes waiting to be written. Default 64 MiB.
 	MaxQueue int
-	// MaxRequests bounds the requests that are under way at once, in each direction.
-	// Default 4096. Call waits while so many of this end are; one of the other end
-	// beyond it is refused. It is the same at both ends.
+	// MaxRequests bounds the requests under way, in each direction. Default 4096. Call waits while
+	// this end has that many; a request of the other end beyond it is refused. Both ends must have
+	// the same value.
 	MaxRequests int
 	// WriteTimeout breaks a link whose other end does not read. Default 10 s.
 	WriteTimeout time.Duration
-	// Message takes a frame sent with Send. Frames are handed over one at a time,
-	// in order.
+	// Message receives a frame sent with Send. It gets one frame at a time, in order.
 	Message func(frame []byte)
-	// Request serves a frame sent with Call, and returns the answer. Requests are
-	// served at the same time.
+	// Request serves a frame sent with Call and returns the answer. Requests are served
+	// concurrently.
 	Request func(ctx context.Context, frame []byte) []byte
 }
 
-// Link is one connection between two nodes. All methods are safe for concurrent
-// use. Frames handed in must not be changed afterwards.
+// Link is one connection between two nodes. All methods are safe for concurrent use. The caller
+// must not change a frame that it has passed to a method.
 type Link struct {
 	opt  Options
 	nc   net.Conn
@@ -76,21 +74,21 @@ type Link struct {
 	broken  bool
 	next    uint64
 	waiting map[uint64]chan answer
-	writing bool   // a batch is on its way to the operating system
-	serving int    // requests of the other end
-	last    uint64 // the last one of them that is or was served
+	writing bool   // a batch is being written
+	serving int    // requests of the other end that are being served
+	last    uint64 // the highest number of a request of the other end that is or was served
 	going   bool   // this end drains: no further request is served
 	goes    bool   // the other end drains: no further request is sent
 
 	start  time.Time
-	asked  atomic.Int64 // when something was asked first since anything was heard, in ns from start; 0 if nothing was
-	probed atomic.Int64 // when something was last asked over a silent link
+	asked  atomic.Int64 // when the first request since the last arrival was sent, in ns since start; 0 if there was none
+	probed atomic.Int64 // when a request was last sent over a silent link
 
-	calls chan struct{} // one for each request of this end that is under way
+	calls chan struct{} // one element for each request of this end that is under way
 	work  sync.WaitGroup
 }
 
-// answer is what a request comes to.
+// answer is the outcome of a request.
 type answer struct {
 	frame []byte
 	err   error
@@ -100,11 +98,11 @@ const (
 	kindMessage byte = iota
 	kindRequest
 	kindAnswer
-	kindFull // the request of this number was not served: there are too many
-	kindBye  // requests after this number are not served, and the sender is about to go
+	kindFull // the request with this number was not served: too many are under way
+	kindBye  // requests after this number are not served: the sender drains
 )
 
-// New runs a link over nc; r holds bytes of nc that were read already, or is nil.
+// New runs a link over nc. r holds bytes of nc that were already read, or is nil.
 func New(nc net.Conn, r *bufio.Reader, opt Options) *Link {
 	if opt.MaxFrame <= 0 {
 		opt.MaxFrame = 64 << 20
@@ -129,12 +127,12 @@ func New(nc net.Conn, r *bufio.Reader, opt Options) *Link {
 	return l
 }
 
-// Send sends a message. Nil means that it arrives unless the link breaks.
+// Send sends a message. A nil error means that it arrives unless the link breaks.
 func (l *Link) Send(frame []byte) error { return l.put(kindMessage, 0, frame) }
 
-// Call sends a request and waits for its answer. ErrFull, ErrRefused and errors of ctx
-// before it was sent mean that nothing happened; ErrBroken, and errors of ctx later,
-// that it is unknown.
+// Call sends a request and waits for its answer. ErrFull, ErrRefused and an error of ctx before the
+// request was sent mean that nothing happened. ErrBroken and a later error of ctx mean that the
+// outcome is unknown.
 func (l *Link) Call(ctx context.Context, frame []byte) ([]byte, error) {
 	select {
 	case l.calls <- struct{}{}:
@@ -159,8 +157,8 @@ func (l *Link) Call(ctx context.Context, frame []byte) ([]byte, error) {
 	}
 }
 
-// afterBreak is the answer to a request that had not come when the link broke, unless it
-// came just before.
+// afterBreak returns the answer to a request whose link broke. The answer may have arrived just
+// before.
 func (l *Link) afterBreak(ch chan answer) ([]byte, error) {
 	select {
 	case a := <-ch:
@@ -170,12 +168,11 @@ func (l *Link) afterBreak(ch chan answer) ([]byte, error) {
 	}
 }
 
-// CallHeard is Call for what others could answer too: it ends with ErrSilent when
-// nothing at all is heard over the link for the time patience. While that lasts, calls
-// end at once. One in that time is sent all the same, to hear when the silence is over,
-// but its caller does not wait either: it would be the same caller again and again, who
-// is free to ask once more just when the time has passed. It does not wait for other
-// calls to end either.
+// CallHeard is Call for requests that another node or store can answer too. It returns ErrSilent
+// when nothing at all arrives over the link for the time patience. While the link is silent, calls
+// return at once. One call in each such time is sent nevertheless, to find out when the silence
+// ends; its caller does not wait either, because the same unlucky caller would be chosen again and
+// again. CallHeard does not wait for other calls to end.
 func (l *Link) CallHeard(ctx context.Context, frame []byte, patience time.Duration) ([]byte, error) {
 	select {
 	case l.calls <- struct{}{}:
@@ -208,7 +205,7 @@ func (l *Link) CallHeard(ctx context.Context, frame []byte, patience time.Durati
 			return nil, context.Cause(ctx)
 		case <-t.C:
 		}
-		l.asked.CompareAndSwap(0, l.sinceStart()) // something was heard, though not what we wait for
+		l.asked.CompareAndSwap(0, l.sinceStart()) // something else arrived
 		left := patience - l.silence()
 		if left <= 0 {
 			return nil, ErrSilent
@@ -217,7 +214,7 @@ func (l *Link) CallHeard(ctx context.Context, frame []byte, patience time.Durati
 	}
 }
 
-// silence is how long nothing has been heard since something was asked.
+// silence returns how long nothing has arrived since a request was sent.
 func (l *Link) silence() time.Duration {
 	if since := l.asked.Load(); since != 0 {
 		return time.Duration(l.sinceStart() - since)
@@ -225,10 +222,10 @@ func (l *Link) silence() time.Duration {
 	return 0
 }
 
-// sinceStart is never 0.
+// sinceStart returns the time since start. It is never 0.
 func (l *Link) sinceStart() int64 { return int64(time.Since(l.start)) + 1 }
 
-// ask sends a request, whose answer comes through the channel; forget must follow.
+// ask sends a request. The answer comes through the channel; the caller must call forget.
 func (l *Link) ask(frame []byte) (uint64, chan answer, error) {
 	ch := make(chan answer, 1)
 	l.mu.Lock()
@@ -236,7 +233,7 @@ func (l *Link) ask(frame []byte) (uint64, chan answer, error) {
 	if l.goes {
 		return 0, nil, ErrRefused
 	}
-	id := l.next + 1 // requests are numbered in the order they are sent: Drain rests on that
+	id := l.next + 1 // numbers follow the order of sending, as Drain requires
 	if err := l.queueFrame(kindRequest, id, frame); err != nil {
 		if errors.Is(err, ErrBroken) {
 			err = ErrRefused
@@ -262,8 +259,8 @@ func (l *Link) put(kind byte, id uint64, frame []byte) error {
 	return l.queueFrame(kind, id, frame)
 }
 
-// queueFrame queues a frame: its length, kind and number, then its bytes. MaxQueue bounds
-// messages and requests; an answer has waited for room.
+// queueFrame queues a frame: length, kind, number and bytes. MaxQueue bounds messages and requests;
+// for an answer, the caller has waited for room.
 func (l *Link) queueFrame(kind byte, id uint64, frame []byte) error {
 	if len(frame) > l.opt.MaxFrame {
 		return fmt.Errorf("%w (a frame of %d bytes exceeds the limit of %d)", ErrRefused, len(frame), l.opt.MaxFrame)
@@ -282,14 +279,14 @@ func (l *Link) queueFrame(kind byte, id uint64, frame []byte) error {
 	return nil
 }
 
-// Drain tells the other end that this one goes: requests that have arrived are answered,
-// and of those that have not their callers hear that nothing was done. It returns when
-// the other end has all answers and has closed the link, or breaks it when ctx ends.
+// Drain announces that this end will stop. Requests that have arrived are answered; the callers of
+// later ones learn that nothing was done. Drain returns when the other end has all answers and has
+// closed the link. When ctx ends, Drain breaks the link.
 func (l *Link) Drain(ctx context.Context) {
 	l.mu.Lock()
 	if !l.going {
 		l.going = true
-		_ = l.queueFrame(kindBye, l.last, nil) // if it is broken, there is nobody to tell
+		_ = l.queueFrame(kindBye, l.last, nil) // on a broken link there is no one to tell
 	}
 	l.mu.Unlock()
 	select {
@@ -299,28 +296,28 @@ func (l *Link) Drain(ctx context.Context) {
 	}
 }
 
-// Goes reports whether the other end drains: it takes no further requests.
+// Goes reports whether the other end drains and takes no further requests.
 func (l *Link) Goes() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.goes
 }
 
-// leaves takes that the other end drains, after it has served the request last.
+// leaves notes that the other end drains. last is the number of the last request that it serves.
 func (l *Link) leaves(last uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.goes = true
 	for id, ch := range l.waiting {
 		if id > last {
-			ch <- answer{err: ErrRefused} // which has had no other
+			ch <- answer{err: ErrRefused} // the channel is empty: each request has one answer
 			delete(l.waiting, id)
 		}
 	}
 	l.mayPart()
 }
 
-// mayPart breaks the link when the other end goes and nothing is under way.
+// mayPart breaks the link if the other end drains and nothing is under way.
 func (l *Link) mayPart() {
 	if l.goes && !l.broken && len(l.waiting) == 0 && l.serving == 0 && len(l.queue) == 0 && !l.writing {
 		l.work.Go(func() { l.fail(errDrained) })
@@ -333,7 +330,7 @@ var errDrained = errors.New("the other node has gone, in an orderly way")
 
 const header = 4 + 1 + 8
 
-// write sends what is queued, all of it at once.
+// write writes the queued frames, all at once.
 func (l *Link) write() {
 	var batch []byte
 	for {
@@ -355,13 +352,13 @@ func (l *Link) write() {
 			l.fail(err)
 			return
 		}
-		if cap(batch) > 1<<20 { // one large frame must not hold its memory for ever
+		if cap(batch) > 1<<20 { // release the memory of a large frame
 			batch = nil
 		}
 	}
 }
 
-// read hands on what arrives.
+// read dispatches the frames that arrive.
 func (l *Link) read() {
 	var head [header]byte
 	for {
@@ -383,7 +380,7 @@ func (l *Link) read() {
 	}
 }
 
-// readN takes memory as bytes arrive, not as a length promises.
+// readN allocates memory as bytes arrive, not by the length that the frame announces.
 func readN(r io.Reader, n int) ([]byte, error) {
 	const step = 1 << 20
 	buf := make([]byte, 0, min(n, step))
@@ -415,12 +412,12 @@ func (l *Link) arrived(kind byte, id uint64, frame []byte) {
 	}
 }
 
-// answered hands an answer to its caller, if that still waits.
+// answered passes an answer to its caller, if the caller still waits.
 func (l *Link) answered(id uint64, a answer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if ch := l.waiting[id]; ch != nil {
-		delete(l.waiting, id) // a second answer to the same request is nobody's
+		delete(l.waiting, id) // a second answer to the same request is ignored
 		ch <- a
 	}
 }
@@ -431,7 +428,7 @@ func (l *Link) requested(id uint64, frame []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.broken, l.going: // the other end is told that it was not served
+	case l.broken, l.going: // the break or the announcement tells the other end that the request was not served
 		return
 	case l.serving >= l.opt.MaxRequests:
 		_ = l.queueFrame(kindFull, id, nil)
@@ -447,10 +444,10 @@ func (l *Link) requested(id uint64, frame []byte) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for !l.broken && len(l.queue) > 0 && len(l.queue)+len(reply) > l.opt.MaxQueue {
-			l.wake.Wait() // for the writer, which has a deadline
+			l.wake.Wait() // for the writer, whose deadline bounds this
 		}
 		l.serving--
-		if err := l.queueFrame(kindAnswer, id, reply); err != nil && !l.broken { // too long to be sent
+		if err := l.queueFrame(kindAnswer, id, reply); err != nil && !l.broken { // the answer is too long to be sent
 			l.work.Go(func() { l.fail(err) })
 		}
 		l.mayPart()
@@ -469,17 +466,17 @@ func (l *Link) fail(err error) {
 // Done is closed when the link is broken.
 func (l *Link) Done() <-chan struct{} { return l.ctx.Done() }
 
-// Err says why the link broke, or is nil.
+// Err returns why the link broke, or nil.
 func (l *Link) Err() error { return context.Cause(l.ctx) }
 
-// Wait returns when the link is broken and nothing of it runs any more.
+// Wait returns when the link is broken and all its goroutines have ended.
 func (l *Link) Wait() { l.work.Wait() }
 
-// Close breaks the link, and returns when nothing of it runs any more.
+// Close breaks the link and returns when all its goroutines have ended.
 func (l *Link) Close() {
 	l.Break()
 	l.work.Wait()
 }
 
-// Break breaks the link and does not wait: what arrived may yet be handed over.
+// Break breaks the link and does not wait. A frame that has arrived may still be passed on.
 func (l *Link) Break() { l.fail(net.ErrClosed) }

@@ -114,13 +114,13 @@ func (n *Node) one(x redis.KV, args [][]byte, w *resp.Writer) {
 // there.
 func (n *Node) set(ctx context.Context, keys []string, pairs [][]byte) (_ []byte, err error) {
 	if len(pairs) == 2 {
-		_, err = n.cache.PutTTL(ctx, keys[0], string(pairs[1]), 0)
+		_, err = n.cache.SetTTL(ctx, keys[0], string(pairs[1]), 0)
 	} else {
 		all := make(map[string]string, len(pairs)/2)
 		for p := range slices.Chunk(pairs, 2) {
 			all[string(p[0])] = string(p[1])
 		}
-		if err = n.cache.PutAll(ctx, all); errors.Is(err, linear.ErrNotOwner) {
+		if err = n.cache.SetAll(ctx, all); errors.Is(err, linear.ErrNotOwner) {
 			return nil, n.elsewhere(keys)
 		}
 	}

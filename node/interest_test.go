@@ -24,7 +24,7 @@ func TestInterestIsNotedBeforeTheLookUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := context.Background()
-			if err := n.cache.Put(ctx, "k", "before"); err != nil {
+			if err := n.cache.Set(ctx, "k", "before"); err != nil {
 				t.Fatal(err)
 			}
 			noting, release := make(chan struct{}), make(chan struct{})
@@ -36,7 +36,7 @@ func TestInterestIsNotedBeforeTheLookUp(t *testing.T) {
 			reply := make(chan []byte, 1)
 			go func() { reply <- n.serve(ctx, frame, askerThat(t, func() {})) }()
 			<-noting
-			if err := n.cache.Put(ctx, "k", "after"); err != nil {
+			if err := n.cache.Set(ctx, "k", "after"); err != nil {
 				t.Fatal(err)
 			}
 			close(release)

@@ -30,6 +30,6 @@ func (r *reader) Get(key []byte) (linear.Entry[string], bool) {
 
 func (r *reader) Limit() int { return r.n.p.cfg.MaxValue }
 
-func (r *reader) Put([]byte, string, time.Duration) { panic("node: a command that only reads writes") }
+func (r *reader) Set([]byte, string, time.Duration) { panic("node: a command that only reads writes") }
 
 func (r *reader) Delete([]byte) { panic("node: a command that only reads deletes") }

@@ -34,12 +34,12 @@ func (t *tx) Get(key []byte) (linear.Entry[string], bool) {
 	return e, err == nil
 }
 
-func (t *tx) Put(key []byte, value string, ttl time.Duration) {
+func (t *tx) Set(key []byte, value string, ttl time.Duration) {
 	if len(value) > t.max {
 		t.err = errors.Join(t.err, fmt.Errorf("%w: %d bytes, and values have at most %d", store.ErrTooLarge, len(value), t.max))
 		return
 	}
-	t.err = errors.Join(t.err, t.PutTTL(string(key), value, ttl))
+	t.err = errors.Join(t.err, t.SetTTL(string(key), value, ttl))
 }
 
 func (t *tx) Delete(key []byte) { t.err = errors.Join(t.err, t.Tx.Delete(string(key))) }

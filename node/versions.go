@@ -88,7 +88,7 @@ func (n *Node) writeVersion(ctx context.Context, args [][]byte) ([]byte, error) 
 		case past:
 			version, err = n.cache.Delete(ctx, key)
 		default:
-			version, err = n.cache.PutTTL(ctx, key, string(args[2]), ttl)
+			version, err = n.cache.SetTTL(ctx, key, string(args[2]), ttl)
 		}
 	}
 	if err != nil {

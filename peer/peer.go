@@ -1,8 +1,8 @@
-// Package peer reaches the other nodes of a cluster: one ordered link for each node and lane, dialled
-// when it is needed and again when it broke. A request that was not sent is told apart from one whose
-// outcome is unknown.
+// Package peer connects a node to the other nodes of a cluster, with one ordered link for each node
+// and lane. It dials a link when a call needs it, and again after the link broke. Its errors
+// distinguish a request that was not sent from one whose outcome is unknown.
 //
-// A node answers what others ask by the names of its services: see [Services].
+// A node offers services to other nodes by name: see [Services].
 package peer
 
 import (
@@ -24,8 +24,8 @@ import (
 // ErrUnreached means that nothing was sent.
 var ErrUnreached = errors.New("peer: the other node could not be reached; nothing was sent")
 
-// Lane is one of the links between two nodes. What must not wait has a lane of its own: leases, and
-// what replicas tell each other, neither wait for requests to be served nor behind large values.
+// Lane is one of the links between two nodes. Leases and messages of replicas have lanes of their
+// own, so that they wait neither for requests that are being served nor for large values.
 type Lane byte
 
 // The lanes.
@@ -43,20 +43,20 @@ type Options struct {
 	Addr     string // where the others reach this node; empty if it is none
 	TLS      *tls.Config
 	MaxFrame int // default: that of package link
-	// Message takes a message that comes over a link which this node has opened; Request answers a
-	// request. Messages of one link come one at a time.
+	// Message receives a message over a link that this node has opened. Request answers a request.
+	// Each link delivers one message at a time.
 	Message func(frame []byte)
 	Request func(ctx context.Context, frame []byte) []byte
 }
 
-// target is where a link goes.
+// target is the other end of a link.
 type target struct {
 	addr string
 	lane Lane
 }
 
-// Peers are the links that this node has opened, by address and lane. One is dialled when it is
-// needed, and again when it broke. All methods are safe for concurrent use.
+// Peers holds the links that this node has opened, by address and lane. It dials a link when a call
+// needs it, and again after it broke. All methods are safe for concurrent use.
 type Peers struct {
 	opt Options
 
@@ -70,7 +70,7 @@ type Peers struct {
 // New returns Peers without any link.
 func New(opt Options) *Peers { return &Peers{opt: opt, links: map[target]*dialled{}} }
 
-// dialled is a link, or the attempt to have one, which callers share.
+// dialled is a link or the attempt to open one. Callers share it.
 type dialled struct {
 	ready chan struct{}
 	link  *link.Link
@@ -114,8 +114,8 @@ func (p *Peers) Link(ctx context.Context, addr string, in Lane) (*link.Link, err
 	return d.link, nil
 }
 
-// retire forgets the links that must be dialled anew, so that those of nodes that have
-// gone are not kept for ever; where answers are still to come, the link stands.
+// retire removes broken links, so that links to nodes that have gone do not stay for ever. It keeps
+// a link over which answers are still to come.
 func (p *Peers) retire() {
 	p.parting = slices.DeleteFunc(p.parting, func(l *link.Link) bool { return l.Err() != nil })
 	for key, d := range p.links {
@@ -129,7 +129,7 @@ func (p *Peers) retire() {
 	}
 }
 
-// failed reports whether the link must be dialled anew.
+// failed reports whether the link must be dialled again.
 func (d *dialled) failed() bool {
 	select {
 	case <-d.ready:
@@ -156,8 +156,8 @@ func (p *Peers) dial(addr string) (*link.Link, error) {
 	return link.New(nc, r, link.Options{MaxFrame: p.opt.MaxFrame, Message: p.opt.Message, Request: p.opt.Request}), nil
 }
 
-// open opens a connection as any client would, and has the other side take it for a link,
-// for a stream if that has a name.
+// open opens a connection as any client does, and turns it into a link, or into a stream if name is
+// not empty.
 func (p *Peers) open(addr, stream string) (net.Conn, *bufio.Reader, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()
@@ -196,7 +196,7 @@ func (p *Peers) open(addr, stream string) (net.Conn, *bufio.Reader, error) {
 	return nc, r, nil
 }
 
-// ask sends one command and wants OK.
+// ask sends one command and expects OK.
 func ask(nc net.Conn, r *bufio.Reader, args ...string) error {
 	if _, err := nc.Write(resp.AppendCommand(nil, args...)); err != nil {
 		return err
@@ -211,8 +211,8 @@ func ask(nc net.Conn, r *bufio.Reader, args ...string) error {
 	return nil
 }
 
-// Call sends a request to addr and waits for its answer. ErrUnreached means that
-// nothing was done; any other error that it is unknown.
+// Call sends a request to addr and waits for its answer. ErrUnreached means that nothing was done;
+// after any other error the outcome is unknown.
 func (p *Peers) Call(ctx context.Context, addr string, in Lane, frame []byte) ([]byte, error) {
 	l, err := p.Link(ctx, addr, in)
 	if err != nil {
@@ -221,7 +221,7 @@ func (p *Peers) Call(ctx context.Context, addr string, in Lane, frame []byte) ([
 	return Over(ctx, l, frame)
 }
 
-// Over calls over a link.
+// Over is Call over a given link.
 func Over(ctx context.Context, l *link.Link, frame []byte) ([]byte, error) {
 	b, err := l.Call(ctx, frame)
 	if errors.Is(err, link.ErrFull) || errors.Is(err, link.ErrRefused) {
@@ -230,11 +230,11 @@ func Over(ctx context.Context, l *link.Link, frame []byte) ([]byte, error) {
 	return b, err
 }
 
-// silence is how long a read waits for a node of which nothing is heard.
+// silence is how long a read waits for a node from which nothing arrives.
 const silence = 100 * time.Millisecond
 
-// CallHeard is Call, in the lane of reads, for what the store can answer too: it does not wait for a node that
-// stands still.
+// CallHeard is Call in the lane of reads, for requests that the store can answer too. It does not
+// wait for a node that stands still.
 func (p *Peers) CallHeard(ctx context.Context, addr string, frame []byte) ([]byte, error) {
 	l, err := p.Link(ctx, addr, Reads)
 	if err != nil {
@@ -243,8 +243,9 @@ func (p *Peers) CallHeard(ctx context.Context, addr string, frame []byte) ([]byt
 	return l.CallHeard(ctx, frame, silence)
 }
 
-// Insist is Call, in the lane of control, for what may be done more than once: again when the link
-// breaks, and, if the node surely runs, when it cannot be reached, until ctx ends.
+// Insist is Call in the lane of control, for requests that may be repeated. It repeats the request
+// when the link breaks. If lives is true, it also repeats it when the node cannot be reached. It
+// ends with ctx.
 func (p *Peers) Insist(ctx context.Context, addr string, frame []byte, lives bool) ([]byte, error) {
 	for {
 		b, err := p.Call(ctx, addr, Control, frame)
@@ -257,9 +258,8 @@ func (p *Peers) Insist(ctx context.Context, addr string, frame []byte, lives boo
 
 const insistPause = 5 * time.Millisecond
 
-// Send sends a message if a link stands; else it dials one and the message is
-// lost, which messages may be. Then again is called as soon as the link stands, and
-// when it breaks.
+// Send sends a message if a link is open. Otherwise it dials one, and the message is lost. Then it
+// calls again with true when the link is open, and with false when the link breaks.
 func (p *Peers) Send(addr string, frame []byte, again func(stands bool)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -296,7 +296,7 @@ func (p *Peers) Send(addr string, frame []byte, again func(stands bool)) {
 	})
 }
 
-// Tell sends a message if a link stands; else it dials one, and the message is lost.
+// Tell sends a message if a link is open. Otherwise it dials one, and the message is lost.
 func (p *Peers) Tell(addr string, frame []byte) {
 	p.mu.Lock()
 	d := p.links[target{addr, Control}]
@@ -320,7 +320,7 @@ func (p *Peers) Closed() bool {
 	return p.closed
 }
 
-// up reports whether the attempt to dial is over.
+// up reports whether the attempt to dial has ended.
 func (d *dialled) up() bool {
 	select {
 	case <-d.ready:
@@ -330,8 +330,8 @@ func (d *dialled) up() bool {
 	}
 }
 
-// Drain tells those to whom the lanes Control and Tracked lead that this node goes; what was sent to
-// them before arrives first.
+// Drain announces to the nodes at the other ends of the lanes Control and Tracked that this node
+// stops. Messages that were sent before arrive first.
 func (p *Peers) Drain(ctx context.Context) {
 	p.mu.Lock()
 	var all []*link.Link
@@ -344,7 +344,7 @@ func (p *Peers) Drain(ctx context.Context) {
 	Drain(ctx, all)
 }
 
-// Drain drains links, all at the same time.
+// Drain drains links concurrently.
 func Drain(ctx context.Context, all []*link.Link) {
 	var wg sync.WaitGroup
 	for _, l := range all {
@@ -372,7 +372,7 @@ func (p *Peers) Close() {
 	p.work.Wait()
 }
 
-// Stands reports whether there is a link to addr in a lane that requests can take.
+// Stands reports whether a link to addr in a lane is open and takes requests.
 func (p *Peers) Stands(addr string, in Lane) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -380,8 +380,8 @@ func (p *Peers) Stands(addr string, in Lane) bool {
 	return d != nil && d.up() && !d.failed()
 }
 
-// Use has requests to addr in a lane take l, until it breaks. It is for tests that stand in for the
-// other node.
+// Use makes requests to addr in a lane take the link l, until it breaks. It is for tests that
+// replace the other node.
 func (p *Peers) Use(addr string, in Lane, l *link.Link) {
 	d := &dialled{ready: make(chan struct{}), link: l}
 	close(d.ready)

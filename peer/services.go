@@ -13,29 +13,29 @@ import (
 	"github.com/freshet-cache/freshet/link"
 )
 
-// ErrRefused means that the other node did nothing, and says why.
+// ErrRefused means that the other node did nothing. The error says why.
 var ErrRefused = errors.New("peer: the other node refused; nothing was done")
 
-// Named is the second byte of a request to a service, after the version; the name of the service and
-// the request follow.
+// Named is the second byte of a request to a service, after the version. The name of the service
+// and the request follow it.
 const Named byte = 'V'
 
 // Service answers the requests of other nodes. An error means that nothing was done.
 type Service func(ctx context.Context, request []byte) ([]byte, error)
 
-// Stream takes a link that another node has opened for this purpose alone. It returns the function
-// that takes the frames of the link, one at a time and in order.
+// Stream receives a link that another node has opened for one purpose. It returns the function that
+// receives the frames of the link, one at a time and in order.
 type Stream func(l *link.Link) (deliver func(frame []byte))
 
-// Services are what a node does for others, by name. The zero value has none. All methods are safe
-// for concurrent use.
+// Services holds the services of a node by name. The zero value has none. All methods are safe for
+// concurrent use.
 type Services struct {
 	mu       sync.RWMutex
 	services map[string]Service
 	streams  map[string]Stream
 }
 
-// Offer gives a service its name. It reports false if another one has it.
+// Offer registers a service under a name. It reports false if the name is taken.
 func (s *Services) Offer(name string, f Service) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,7 +49,7 @@ func (s *Services) Offer(name string, f Service) bool {
 	return true
 }
 
-// OfferStream gives a stream its name, which replaces an earlier one.
+// OfferStream registers a stream under a name. It replaces an earlier one.
 func (s *Services) OfferStream(name string, f Stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +64,7 @@ const (
 	refused byte = 2    // nothing was done, and a text follows
 )
 
-// Answer answers a request to a service, without its first two bytes.
+// Answer answers a request to a service. request lacks the first two bytes.
 func (s *Services) Answer(ctx context.Context, request []byte) []byte {
 	r := packed.Read(request)
 	name, body := r.Text(), r.Rest()
@@ -85,7 +85,7 @@ func (s *Services) Answer(ctx context.Context, request []byte) []byte {
 }
 
 // Ask sends a request to a service of another node and waits for its answer. ErrUnreached and
-// ErrRefused mean that nothing was done; any other error that it is unknown.
+// ErrRefused mean that nothing was done; after any other error the outcome is unknown.
 func (p *Peers) Ask(ctx context.Context, addr string, in Lane, service string, request []byte) ([]byte, error) {
 	frame := packed.AppendString([]byte{byte(p.opt.Version), Named}, service)
 	b, err := p.Call(ctx, addr, in, append(frame, request...))
@@ -100,11 +100,11 @@ func (p *Peers) Ask(ctx context.Context, addr string, in Lane, service string, r
 	return nil, fmt.Errorf("peer: %s answered with what cannot be read; run one version of freshet on all nodes", addr)
 }
 
-// streamQueue is the most that waits to be sent over a stream. What uses a stream bounds what it
-// sends: what did not fit would be sent again, and would not fit again.
+// streamQueue bounds the bytes that wait to be sent over a stream. A user of a stream bounds what
+// it sends below that: a frame that did not fit would be sent again and would not fit again.
 const streamQueue = math.MaxInt
 
-// Stream opens a link for one purpose, whose frames no other traffic delays.
+// Stream opens a link for one purpose. No other traffic delays its frames.
 func (p *Peers) Stream(addr, name string, deliver func(frame []byte)) (*link.Link, error) {
 	nc, r, err := p.open(addr, name)
 	if err != nil {
@@ -113,7 +113,7 @@ func (p *Peers) Stream(addr, name string, deliver func(frame []byte)) (*link.Lin
 	return link.New(nc, r, link.Options{MaxFrame: p.opt.MaxFrame, MaxQueue: streamQueue, Message: deliver}), nil
 }
 
-// Accept returns what serves a connection that another node has opened for a stream, until it breaks;
+// Accept returns the function that serves a stream which another node has opened, until it breaks;
 // nil if no stream has this name.
 func (s *Services) Accept(name string, maxFrame int) func(nc net.Conn, r *bufio.Reader) {
 	s.mu.RLock()

@@ -10,45 +10,6 @@ import (
 	"github.com/freshet-cache/freshet/resp"
 )
 
-// Texts of errors as Redis has them. Clients match on some of them.
-const (
-	ErrSyntax   = "ERR syntax error"
-	ErrInteger  = "ERR value is not an integer or out of range"
-	errFloat    = "ERR value is not a valid float"
-	errOverflow = "ERR increment or decrement would overflow"
-	errExpire   = "ERR invalid expire time in '%s' command"
-	errOffset   = "ERR offset is out of range"
-	ErrTooLong  = "ERR string exceeds maximum allowed size (proto-max-bulk-len)"
-)
-
-// reads and writes are the data commands, by name. All keys of one command are
-// decided together; DEL, UNLINK, MSET and FLUSHALL over keys of several owners
-// are taken apart by the router.
-var reads = map[string]Command{
-	"get": get, "mget": mget, "exists": exists, "touch": exists, "type": typeOf, "strlen": strlen,
-	"getrange": getRange, "substr": getRange, "ttl": ttl, "pttl": ttl, "expiretime": ttl, "pexpiretime": ttl,
-	"fr.getv": getVersion, "fr.version": onlyVersion,
-}
-
-var writes = map[string]Command{
-	"set": set, "setex": setEx, "psetex": setEx, "setnx": setNX, "getset": getSet, "getdel": getDel, "getex": getEx,
-	"mset": mset, "msetnx": msetNX, "del": del, "unlink": del, "append": appendTo, "setrange": setRange,
-	"incr": incr, "decr": incr, "incrby": incr, "decrby": incr, "incrbyfloat": incrFloat,
-	"expire": expire, "pexpire": expire, "expireat": expire, "pexpireat": expire, "persist": persist,
-	"eval": eval, "evalsha": eval, "fr.cas": compareAndSet,
-	"fr.setv": versionLater, "fr.delv": versionLater,
-}
-
-// Lookup returns the command of a name in small letters, and whether it writes; nil if this package
-// has none of that name.
-func Lookup(name string) (run Command, writing bool) {
-	if run = reads[name]; run != nil {
-		return run, false
-	}
-	run = writes[name]
-	return run, run != nil
-}
-
 // versionLater is what FR.SETV and FR.DELV answer over a KV, which does not know the version that a
 // change will have. A node that runs one of them alone asks the cache.
 func versionLater(_ KV, args [][]byte, w *resp.Writer) {
@@ -215,16 +176,9 @@ func compareAndSet(x KV, args [][]byte, w *resp.Writer) {
 		x.Delete(args[1])
 		w.SimpleString("OK")
 	default:
-		x.Put(args[1], string(args[3]), o.ttl)
+		x.Set(args[1], string(args[3]), o.ttl)
 		w.SimpleString("OK")
 	}
-}
-
-func number01(b bool) byte {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 func set(x KV, args [][]byte, w *resp.Writer) {
@@ -249,7 +203,7 @@ func set(x KV, args [][]byte, w *resp.Writer) {
 	case done && o.past:
 		x.Delete(args[1])
 	case done:
-		x.Put(args[1], string(args[2]), o.ttl)
+		x.Set(args[1], string(args[2]), o.ttl)
 	}
 	switch {
 	case o.get:
@@ -272,7 +226,7 @@ func setEx(x KV, args [][]byte, w *resp.Writer) {
 		w.Error(msg)
 		return
 	}
-	x.Put(args[1], string(args[3]), d)
+	x.Set(args[1], string(args[3]), d)
 	w.SimpleString("OK")
 }
 
@@ -283,14 +237,14 @@ func setNX(x KV, args [][]byte, w *resp.Writer) {
 	case e.Exists:
 		w.Int(0)
 	default:
-		x.Put(args[1], string(args[2]), 0)
+		x.Set(args[1], string(args[2]), 0)
 		w.Int(1)
 	}
 }
 
 func getSet(x KV, args [][]byte, w *resp.Writer) {
 	if e, ok := x.Get(args[1]); ok {
-		x.Put(args[1], string(args[2]), 0)
+		x.Set(args[1], string(args[2]), 0)
 		Value(e, w)
 	}
 }
@@ -322,22 +276,14 @@ func getEx(x KV, args [][]byte, w *resp.Writer) {
 	case !e.Exists || !o.any:
 	case o.persist:
 		if e.TTL != 0 {
-			x.Put(args[1], e.Value, 0)
+			x.Set(args[1], e.Value, 0)
 		}
 	case o.past:
 		x.Delete(args[1])
 	default:
-		x.Put(args[1], e.Value, o.ttl)
+		x.Set(args[1], e.Value, o.ttl)
 	}
 	Value(e, w)
-}
-
-// Unpaired answers for a key without a value.
-func Unpaired(args [][]byte, w *resp.Writer) bool {
-	if len(args)%2 == 0 {
-		w.Error("ERR wrong number of arguments for '" + Lower(args[0]) + "' command")
-	}
-	return len(args)%2 == 0
 }
 
 func mset(x KV, args [][]byte, w *resp.Writer) {
@@ -345,7 +291,7 @@ func mset(x KV, args [][]byte, w *resp.Writer) {
 		return
 	}
 	for i := 1; i < len(args); i += 2 {
-		x.Put(args[i], string(args[i+1]), 0)
+		x.Set(args[i], string(args[i+1]), 0)
 	}
 	w.SimpleString("OK")
 }
@@ -365,7 +311,7 @@ func msetNX(x KV, args [][]byte, w *resp.Writer) {
 		}
 	}
 	for i := 1; i < len(args); i += 2 {
-		x.Put(args[i], string(args[i+1]), 0)
+		x.Set(args[i], string(args[i+1]), 0)
 	}
 	w.Int(1)
 }
@@ -391,18 +337,6 @@ func appendTo(x KV, args [][]byte, w *resp.Writer) {
 		return
 	}
 	v := e.Value + string(args[2])
-	x.Put(args[1], v, linear.KeepTTL)
+	x.Set(args[1], v, linear.KeepTTL)
 	w.Int(int64(len(v)))
 }
-
-// Integer reads what Redis takes for one: no sign plus, no spaces, no zeros in front.
-func Integer(b []byte) (int64, bool) {
-	n, err := strconv.ParseInt(string(b), 10, 64)
-	if err != nil || len(b) > 1 && (b[0] == '+' || b[0] == '0') || len(b) > 2 && b[0] == '-' && b[1] == '0' {
-		return 0, false
-	}
-	return n, string(b) != "-0"
-}
-
-// Lower is a name in small letters.
-func Lower(b []byte) string { return strings.ToLower(string(b)) }

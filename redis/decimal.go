@@ -70,6 +70,6 @@ func incrFloat(x KV, args [][]byte, w *resp.Writer) {
 	if text == "-0" {
 		text = "0"
 	}
-	x.Put(args[1], text, linear.KeepTTL)
+	x.Set(args[1], text, linear.KeepTTL)
 	w.BulkString(text)
 }

@@ -34,7 +34,7 @@ func setRange(x KV, args [][]byte, w *resp.Writer) {
 	v := make([]byte, max(len(e.Value), int(at)+len(args[3])))
 	copy(v, e.Value)
 	copy(v[at:], args[3])
-	x.Put(args[1], string(v), linear.KeepTTL)
+	x.Set(args[1], string(v), linear.KeepTTL)
 	w.Int(int64(len(v)))
 }
 
@@ -69,7 +69,7 @@ func incr(x KV, args [][]byte, w *resp.Writer) {
 		w.Error(errOverflow)
 		return
 	}
-	x.Put(args[1], strconv.FormatInt(n+by, 10), linear.KeepTTL)
+	x.Set(args[1], strconv.FormatInt(n+by, 10), linear.KeepTTL)
 	w.Int(n + by)
 }
 
@@ -133,7 +133,7 @@ func expire(x KV, args [][]byte, w *resp.Writer) {
 	case past:
 		x.Delete(args[1])
 	default:
-		x.Put(args[1], e.Value, d)
+		x.Set(args[1], e.Value, d)
 	}
 	w.Int(1)
 }
@@ -145,7 +145,7 @@ func persist(x KV, args [][]byte, w *resp.Writer) {
 	case !e.Exists || e.TTL == 0:
 		w.Int(0)
 	default:
-		x.Put(args[1], e.Value, 0)
+		x.Set(args[1], e.Value, 0)
 		w.Int(1)
 	}
 }

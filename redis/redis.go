@@ -20,8 +20,8 @@ type KV interface {
 	// Get is the state of a key; false means that the command must stop, because its answer is an
 	// error already.
 	Get(key []byte) (linear.Entry[string], bool)
-	// Put sets a key; ttl 0 never expires, linear.KeepTTL keeps the deadline.
-	Put(key []byte, value string, ttl time.Duration)
+	// Set writes a key; ttl 0 never expires, linear.KeepTTL keeps the deadline.
+	Set(key []byte, value string, ttl time.Duration)
 	// Delete removes a key.
 	Delete(key []byte)
 	// Limit is the longest value, in bytes: a command does not make a longer one.

@@ -6,28 +6,7 @@ import (
 	"strings"
 )
 
-// Command describes a command, as COMMAND tells clients.
-type Command struct {
-	Name                    string // in lower case
-	Arity                   int    // with the name; -n is at least n
-	Flags                   []string
-	FirstKey, LastKey, Step int // positions of keys; LastKey may count from the end
-	Group                   string
-	Summary                 string
-	Since                   string
-	// Denied says why no client may run the command, as an error text; empty if it may.
-	Denied string
-	// Spare lets the command run on the connections beyond MaxConns.
-	Spare bool
-
-	open       bool // before authentication
-	immediate  bool // not queued by MULTI
-	subscribed bool // possible while subscribed in RESP2
-	counted    bool // the number of keys stands before them
-	run        func(*Conn, [][]byte, *Writer)
-}
-
-// Keys are the keys among args, args[0] being the name.
+// Keys returns the keys in args; args[0] is the name of the command.
 func (cmd *Command) Keys(args [][]byte) (keys [][]byte) {
 	if cmd.FirstKey == 0 {
 		return nil
@@ -45,7 +24,7 @@ func (cmd *Command) Keys(args [][]byte) (keys [][]byte) {
 	return keys
 }
 
-// countedKeys are the keys of EVAL and EVALSHA, whose number stands before them.
+// countedKeys returns the keys of EVAL and EVALSHA, which an argument counts.
 func countedKeys(args [][]byte) [][]byte {
 	if len(args) < 4 {
 		return nil
@@ -176,7 +155,8 @@ func describe(c *Conn, args [][]byte, w *Writer) {
 	}
 }
 
-// pick are the commands by these names, nil where there is none; all without names.
+// pick returns the commands with these names, nil for an unknown one; without names it returns all
+// commands.
 func (s *Server) pick(names [][]byte) (out []*Command) {
 	for _, n := range names {
 		cmd := s.lookup(n)
@@ -208,7 +188,7 @@ func (cmd *Command) info(w *Writer) {
 	w.Int(int64(cmd.FirstKey))
 	w.Int(int64(cmd.LastKey))
 	w.Int(int64(cmd.Step))
-	for range 4 { // ACL categories, tips, key specifications, subcommands: not told
+	for range 4 { // ACL categories, tips, key specifications and subcommands stay empty
 		w.Array(0)
 	}
 }
@@ -238,4 +218,23 @@ func getKeys(c *Conn, args [][]byte, w *Writer) {
 			w.Bulk(k)
 		}
 	}
+}
+
+// lookup finds a command by its name in any case, without allocating.
+func (s *Server) lookup(name []byte) *Command {
+	var low [32]byte
+	if len(name) > len(low) {
+		return nil
+	}
+	for i, b := range name {
+		if b >= 'A' && b <= 'Z' {
+			b += 'a' - 'A'
+		}
+		low[i] = b
+	}
+	return s.table[string(low[:len(name)])]
+}
+
+func wrongArity(name string) string {
+	return "ERR wrong number of arguments for '" + name + "' command"
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// connectionCommands are answered here; handlers never see them.
+// connectionCommands are answered here, without the handler.
 var connectionCommands []Command
 
 func init() {
@@ -111,7 +111,7 @@ func (c *Conn) login(user string, password []byte) bool {
 	c.tellDenied(fmt.Sprintf("%.64q", user), "auth")
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.fails++; c.fails >= 5 { // guessing costs a connection
+	if c.fails++; c.fails >= 5 { // guessing a password ends the connection
 		c.closing.Store(true)
 	}
 	return false
@@ -137,7 +137,7 @@ func auth(c *Conn, args [][]byte, w *Writer) {
 }
 
 func ping(c *Conn, args [][]byte, w *Writer) {
-	if c.subscribed.Load() && w.proto == 2 && len(args) <= 2 { // there it must look like a message
+	if c.subscribed.Load() && w.proto == 2 && len(args) <= 2 { // a subscribed RESP2 client expects a message
 		w.Array(2)
 		w.BulkString("pong")
 		w.Bulk(slices.Concat(args[1:]...))
@@ -227,7 +227,7 @@ func (c *Conn) dropTransaction() {
 	c.unwatch()
 }
 
-// unwatch lets the handler forget what WATCH made it remember.
+// unwatch makes the handler drop the keys of WATCH.
 func (c *Conn) unwatch() {
 	if cmd := c.s.table["unwatch"]; cmd != nil {
 		c.s.h.Command(c, cmd, [][]byte{[]byte("UNWATCH")}, NewWriter(2))
@@ -379,7 +379,7 @@ func isID(b []byte) bool {
 	return err == nil && n > 0
 }
 
-// clientKill ends connections: by address, or by filters that must all fit.
+// clientKill ends connections, by address or by filters. A connection must match all filters.
 func clientKill(c *Conn, args [][]byte, w *Writer) {
 	old := len(args) == 1
 	if old {

@@ -6,29 +6,28 @@ import (
 	"fmt"
 )
 
-// protocolError means that framing is lost: the connection cannot go on.
+// protocolError means that the start of the next request is unknown: the connection cannot go on.
 type protocolError struct{ text string }
 
 func (e *protocolError) Error() string { return "Protocol error: " + e.text }
 
 func malformed(format string, a ...any) error { return &protocolError{fmt.Sprintf(format, a...)} }
 
-// errOversize means that the next request, or one of its arguments, is over the
-// limit: it can be skipped, and the connection goes on.
+// errOversize means that the next request, or one of its arguments, is over the limit. The
+// connection skips the request and goes on.
 var errOversize = errors.New("ERR argument exceeds the limit of this server; nothing was done, send less or raise the limit")
 
 // limits bound one request.
 type limits struct{ args, bulk, inline, request int }
 
-// beforeAuth are the limits of who has not said who they are.
+// beforeAuth are the limits of clients that have not authenticated.
 var beforeAuth = limits{args: 10, bulk: 16 << 10, inline: 16 << 10, request: 1 << 20}
 
-// hardBulk is the longest argument that is skipped rather than the end of the
-// connection.
+// hardBulk is the longest argument that is skipped. A longer one ends the connection.
 const hardBulk = 512 << 20
 
-// parse reads one request from the front of b into args, which are slices of b.
-// n is its length; 0 means that it is not complete.
+// parse reads one request from the start of b. The arguments are slices of b. n is the length of
+// the request, or 0 if it is incomplete.
 func parse(b []byte, args [][]byte, lim limits) (n int, out [][]byte, err error) {
 	args = args[:0]
 	if len(b) == 0 {
@@ -48,8 +47,8 @@ func parse(b []byte, args [][]byte, lim limits) (n int, out [][]byte, err error)
 	return at, args, nil
 }
 
-// arguments reads arguments from at on until there are count of them, or b ends;
-// next is where the last one ended.
+// arguments reads arguments, beginning at at, until there are count of them or b ends. next is the
+// end of the last one.
 func arguments(b []byte, at, count int, args [][]byte, lim limits) (next int, out [][]byte, err error) {
 	for len(args) < count {
 		if at >= len(b) {
@@ -79,8 +78,8 @@ func arguments(b []byte, at, count int, args [][]byte, lim limits) (next int, ou
 	return at, args, nil
 }
 
-// header reads a number that ends in CRLF, from at on; next is where what
-// follows begins, 0 if it is not all there.
+// header reads a number that ends in CRLF, beginning at at. next is the position after it, or 0 if
+// the number is incomplete.
 func header(b []byte, at int, most int64, what string) (n int64, next int, err error) {
 	const longest = 32
 	end := bytes.IndexByte(b[at:min(len(b), at+longest)], '\n')
@@ -177,8 +176,8 @@ func word(line []byte) (out, rest []byte, ok bool) {
 	return out, line[i:], true
 }
 
-// quoted appends what stands between the quotes at the front of b; n is how much
-// it took, 0 if the quotes do not close.
+// quoted appends the text between the quotes at the start of b. n is the length with the quotes, or
+// 0 if there is no closing quote.
 func quoted(out, b []byte, q byte) ([]byte, int) {
 	for i := 1; i < len(b); i++ {
 		switch {

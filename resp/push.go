@@ -2,49 +2,16 @@ package resp
 
 import (
 	"errors"
-	"sync"
-	"sync/atomic"
+	"os"
 	"time"
-)
-
-// outbox is where others leave what a client is to be told without having asked.
-// A push is never in the middle of a reply: while the connection's goroutine
-// waits, with all that is answered written, whoever pushes writes; while it is
-// busy, it writes what has been left as soon as a command is answered.
-type outbox struct {
-	mu     sync.Mutex
-	turns  sync.Cond // when somebody else has written
-	turn   turn
-	back   turn          // what turn was before pushing
-	left   []byte        // pushes to be written by the connection's goroutine
-	batch  chan struct{} // closed when left is written, or never will be
-	late   []byte        // pushes that follow the reply of the command at hand
-	closed bool
-
-	some  atomic.Bool // left or late is not empty
-	reads atomic.Bool // the command at hand reads what the client may keep
-}
-
-// turn says who may write to the connection.
-type turn uint8
-
-const (
-	busy    turn = iota // its goroutine, which runs a command
-	idle                // whoever pushes: its goroutine waits for the client
-	waiting             // whoever pushes: its goroutine waits within a command
-	pushing             // somebody who pushes, and does
 )
 
 const maxLeft = 1 << 20 // bytes of pushes that wait for one client
 
-// ErrGone means that a client has gone, or had to go because it did not take a
-// push in time: whatever it keeps, it knows that it was cut off.
-var ErrGone = errors.New("resp: the client has gone")
-
-// Push tells a client something it has not asked for: b is whole, in its dialect.
-// When it returns nil, b is with the operating system, behind every reply that was
-// complete. If the command at hand reads (see Reads), b is written behind its
-// reply as well. A client that does not take it within PushTimeout is cut off.
+// Push sends b, a complete message in the dialect of the client, without a request. When it returns
+// nil, b is with the operating system, behind every reply that was complete. If the current command
+// reads (see Reads), b is written behind its reply as well. A client that does not read it within
+// PushTimeout is cut off.
 func (c *Conn) Push(b []byte) error {
 	o := &c.box
 	o.mu.Lock()
@@ -83,8 +50,8 @@ func (c *Conn) Push(b []byte) error {
 	}
 }
 
-// pushNow writes, in the place of the connection's goroutine, b and what is left
-// meanwhile. The lock is held, but not while it writes.
+// pushNow writes b, and what other goroutines add meanwhile, in place of the goroutine of the
+// connection. The caller holds the lock; pushNow releases it while it writes.
 func (c *Conn) pushNow(b []byte) error {
 	o := &c.box
 	if o.closed {
@@ -113,8 +80,8 @@ func (c *Conn) pushNow(b []byte) error {
 	return err
 }
 
-// again has a push that comes while a read is not answered yet written behind the
-// answer too, which may be older than what the push is about.
+// again queues a push to be repeated behind the reply of the current read. The value in that reply
+// may be older than the change that the push announces.
 func (o *outbox) again(b []byte) {
 	if o.reads.Load() {
 		o.late = append(o.late, b...)
@@ -122,8 +89,8 @@ func (o *outbox) again(b []byte) {
 	}
 }
 
-// PushAfter is Push for what the client itself has caused: if a command is at
-// hand, b follows its reply, and is not waited for.
+// PushAfter is Push for changes that the client itself made. During a command, b follows the reply,
+// and PushAfter does not wait for it.
 func (c *Conn) PushAfter(b []byte) error {
 	o := &c.box
 	o.mu.Lock()
@@ -140,15 +107,15 @@ func (c *Conn) PushAfter(b []byte) error {
 	return nil
 }
 
-// Reads tells that the command at hand reads something that the client may keep,
-// and must be called by its handler before that is looked up: a push that comes
-// before the answer will be repeated behind it.
+// Reads marks the current command as one that reads what the client may keep. The handler must call
+// it before it looks up the value. A push that comes before the reply is then repeated behind the
+// reply.
 func (c *Conn) Reads() {
 	c.box.reads.Store(true)
 	c.reads = true
 }
 
-// cut ends the connection of a client that does not take what it is told.
+// cut ends the connection of a client that does not read its pushes.
 func (c *Conn) cut() error {
 	if !c.closing.Load() {
 		c.s.stats.dropped.Add(1)
@@ -158,7 +125,7 @@ func (c *Conn) cut() error {
 	return ErrGone
 }
 
-// answered ends a command: what others have left for the client follows its reply.
+// answered ends a command: pending pushes follow its reply.
 func (c *Conn) answered() {
 	o := &c.box
 	o.mu.Lock()
@@ -178,11 +145,11 @@ func (c *Conn) answered() {
 	}
 }
 
-// flush writes what is answered, and what others have left.
+// flush writes the pending replies and pushes.
 func (c *Conn) flush() { c.park(busy) }
 
-// park writes the same and lets who pushes write from then on, if next says so.
-// Its goroutine must call answered, or resume, before it writes again.
+// park does what flush does and, unless next is busy, lets other goroutines write from then on. The
+// goroutine of the connection must call answered or resume before it writes again.
 func (c *Conn) park(next turn) {
 	o := &c.box
 	for {
@@ -215,7 +182,7 @@ func (c *Conn) park(next turn) {
 	}
 }
 
-// resume takes the connection back from who pushes.
+// resume takes the right to write back from goroutines that push.
 func (c *Conn) resume() {
 	o := &c.box
 	o.mu.Lock()
@@ -226,7 +193,7 @@ func (c *Conn) resume() {
 	o.mu.Unlock()
 }
 
-// endPushes lets nobody wait for a connection that has ended.
+// endPushes releases all goroutines that wait for a connection that has ended.
 func (c *Conn) endPushes() {
 	o := &c.box
 	o.mu.Lock()
@@ -239,4 +206,23 @@ func (c *Conn) endPushes() {
 		close(o.batch)
 	}
 	o.left, o.late, o.batch = nil, nil, nil
+}
+
+// write writes the pending replies. No other goroutine writes meanwhile.
+func (c *Conn) write() {
+	if c.w.err == nil {
+		_ = c.nc.SetWriteDeadline(time.Now().Add(c.s.opt.WriteTimeout))
+		c.s.stats.out.Add(uint64(len(c.w.buf)))
+		if _, c.w.err = c.nc.Write(c.w.buf); c.w.err != nil {
+			if errors.Is(c.w.err, os.ErrDeadlineExceeded) {
+				c.tellCut("it does not read its answers")
+			}
+			c.closing.Store(true) // a client that does not read is not served
+			c.cancel()
+		}
+	}
+	if cap(c.w.buf) > keepBuffer {
+		c.w.buf = nil
+	}
+	c.w.buf = c.w.buf[:0]
 }

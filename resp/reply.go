@@ -10,8 +10,8 @@ import (
 
 // Reply is one reply as a client reads it.
 type Reply struct {
-	Kind  byte    // as on the wire: + - : $ * _ % ~ > , # = ( ; null of RESP2 is _
-	Text  string  // of everything without elements
+	Kind  byte    // first byte on the wire: + - : $ * _ % ~ > , # = ( ; the null of RESP2 is _
+	Text  string  // of kinds without elements
 	Elems []Reply // of arrays, sets, pushes; of maps, keys and values in turn
 }
 
@@ -20,7 +20,7 @@ const (
 	maxElements = 1 << 20
 )
 
-// String is the reply for people.
+// String formats the reply for people.
 func (r Reply) String() string {
 	switch r.Kind {
 	case '*', '%', '~', '>':
@@ -37,8 +37,7 @@ func (r Reply) String() string {
 	return r.Text
 }
 
-// AppendCommand appends a command as clients send it. It is meant for tests and
-// tools.
+// AppendCommand appends a command as clients encode it. It is for tests and tools.
 func AppendCommand(buf []byte, args ...string) []byte {
 	w := Writer{buf: buf}
 	w.Array(len(args))
@@ -48,7 +47,7 @@ func AppendCommand(buf []byte, args ...string) []byte {
 	return w.buf
 }
 
-// ReadReply reads one reply. It is meant for tests and tools.
+// ReadReply reads one reply. It is for tests and tools.
 func ReadReply(r *bufio.Reader) (Reply, error) { return readReply(r, 0) }
 
 func readReply(r *bufio.Reader, depth int) (Reply, error) {

@@ -1,11 +1,10 @@
-// Package resp speaks the Redis protocol, RESP2, RESP3 and inline, so that any
-// Redis client can talk to what stands behind a [Handler]. A connection's
-// commands are answered in order; what one client sends, however malformed or
-// slow, neither ends another's connection nor takes more memory than the limits.
+// Package resp serves the Redis protocol: RESP2, RESP3 and inline. A [Handler] runs the data
+// commands. The commands of a connection are answered in order. A malformed or slow client neither
+// ends the connection of another one nor takes more memory than the limits.
 //
-// The parser is our own: redcon is to be had at v1.6.2 only and knows little of
-// RESP3, and this is the hot path: reading a command and writing its reply
-// allocate nothing once a connection's buffers have grown.
+// The parser is our own: redcon is available only at v1.6.2 and supports little of RESP3, and
+// parsing is the hot path. Once the buffers of a connection have grown, reading a command and
+// writing its reply allocate nothing.
 package resp
 
 import (
@@ -13,132 +12,10 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"log/slog"
 	"net"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 )
-
-// Handler does what clients ask. Its methods are called by many connections at
-// once, for one connection one at a time.
-type Handler interface {
-	// Command runs one command whose name and arity were checked. args[0] is the
-	// name as it was sent; args are valid until Command returns.
-	Command(c *Conn, cmd *Command, args [][]byte, w *Writer)
-	// Gets runs several GETs that arrived together, in order; keys are valid until
-	// it returns.
-	Gets(c *Conn, cmd *Command, keys [][]byte, w *Writer)
-	// Sets runs several SETs without options that arrived together, in order; keys
-	// and values alternate in pairs, and are valid until it returns.
-	Sets(c *Conn, cmd *Command, pairs [][]byte, w *Writer)
-	// Exec runs the commands of a transaction together and writes the reply of
-	// EXEC, all of it.
-	Exec(c *Conn, cmds []Queued, w *Writer)
-	// Idle tells that everything read so far is answered: what is counted with the
-	// connection can be published. It must be quick.
-	Idle(c *Conn)
-	// Closed tells that a connection has ended.
-	Closed(c *Conn)
-}
-
-// Resetter is a Handler that hears of RESET: what it keeps with the connection is over.
-type Resetter interface{ Reset(c *Conn) }
-
-// Queued is a command of a transaction. Its Args are the receiver's.
-type Queued struct {
-	Cmd  *Command
-	Args [][]byte
-}
-
-// Options configure a Server. The zero value works.
-type Options struct {
-	// Commands are the handler's; those about the connection are built in.
-	Commands []Command
-	// Password that clients must give. Default: none is asked.
-	Password string
-	// TLS, if set, is spoken on every connection.
-	TLS *tls.Config
-	// MaxConns bounds the connections. Default 10 000.
-	MaxConns int
-	// Databases are the numbers beside 0 that SELECT takes; Conn.DB says which one is
-	// selected. Default: none.
-	Databases []int
-	// Spare connections are taken beyond MaxConns, for commands that are marked Spare:
-	// what clients take must not keep other nodes out. Any other command is answered
-	// with an error there, and ends the connection. Default 0.
-	Spare int
-	// MaxBulk bounds one argument, in bytes. Default 16 MiB.
-	MaxBulk int
-	// MaxRequest bounds one command with all its arguments, in bytes. Default
-	// 64 MiB, or twice MaxBulk if that is more.
-	MaxRequest int
-	// MaxArgs bounds the arguments of a command. Default 1 048 576.
-	MaxArgs int
-	// MaxInline bounds a command typed as a line. Default 64 KiB.
-	MaxInline int
-	// WriteTimeout ends a connection that does not read. Default 10 s.
-	WriteTimeout time.Duration
-	// PushTimeout ends the connection of a client that does not take a push.
-	// Default 1 s.
-	PushTimeout time.Duration
-	// IdleTimeout ends a connection that sends nothing. Default 0: never.
-	IdleTimeout time.Duration
-	// AuthTimeout ends a connection that has not authenticated. Default 10 s.
-	AuthTimeout time.Duration
-	// Version is what HELLO and INFO announce. Default 7.4.0.
-	Version string
-	// Logger hears of panics. Default: discard.
-	Logger *slog.Logger
-}
-
-func (o *Options) defaults() {
-	o.MaxConns = cmp.Or(o.MaxConns, 10_000)
-	o.MaxBulk = cmp.Or(o.MaxBulk, 16<<20)
-	o.MaxRequest = cmp.Or(o.MaxRequest, max(64<<20, 2*o.MaxBulk))
-	o.MaxArgs = cmp.Or(o.MaxArgs, 1<<20)
-	o.MaxInline = cmp.Or(o.MaxInline, 64<<10)
-	o.WriteTimeout = cmp.Or(o.WriteTimeout, 10*time.Second)
-	o.PushTimeout = cmp.Or(o.PushTimeout, time.Second)
-	o.AuthTimeout = cmp.Or(o.AuthTimeout, 10*time.Second)
-	o.Version = cmp.Or(o.Version, "7.4.0")
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-}
-
-// Server serves connections. All methods are safe for concurrent use.
-type Server struct {
-	opt     Options
-	h       Handler
-	tracker Tracker // the same, if it is one
-	table   map[string]*Command
-	names   []string
-	stats   stats
-
-	mu       sync.Mutex
-	conns    map[int64]*Conn
-	next     int64
-	listener map[net.Listener]bool
-	closing  atomic.Bool
-	work     sync.WaitGroup
-	taken    map[*Conn]bool // hijacked, and not yet given back
-	hijacked sync.WaitGroup
-}
-
-type stats struct{ total, rejected, commands, protocol, panics, dropped, denied, in, out atomic.Uint64 }
-
-// Stats are counts since the start, but for Conns. Dropped are the clients that
-// did not take a push in time, Denied the wrong passwords and the denied commands; In and Out are bytes.
-type Stats struct {
-	Conns                                                int
-	Total, Rejected, Commands, Protocol, Panics, Dropped uint64
-	Denied, In, Out                                      uint64
-}
-
-// ErrClosed is what Serve returns after Shutdown or Close.
-var ErrClosed = errors.New("resp: server closed")
 
 // NewServer returns a server; call Serve.
 func NewServer(h Handler, o Options) *Server {
@@ -177,7 +54,7 @@ func (s *Server) Serve(l net.Listener) error {
 			return ErrClosed
 		}
 		var ne net.Error
-		if errors.As(err, &ne) && !errors.Is(err, net.ErrClosed) { // out of descriptors, for instance
+		if errors.As(err, &ne) && !errors.Is(err, net.ErrClosed) { // for example: the process has no descriptors left
 			s.opt.Logger.Warn("cannot accept a connection for now", "err", err)
 			time.Sleep(wait)
 			wait = min(2*wait, time.Second)
@@ -232,9 +109,7 @@ func (s *Server) accept(nc net.Conn) {
 	})
 }
 
-const tooMany = "ERR max number of clients reached"
-
-// Conns are the connections open now, in the order they came.
+// Conns returns the open connections, in the order in which they were accepted.
 func (s *Server) Conns() []*Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,14 +121,14 @@ func (s *Server) Conns() []*Conn {
 	return out
 }
 
-// Conn is the connection of an ID, nil if it has ended.
+// Conn returns the connection with this ID, or nil if it has ended.
 func (s *Server) Conn(id int64) *Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.conns[id]
 }
 
-// Stats counts.
+// Stats returns the current counts.
 func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	n := len(s.conns)
@@ -262,9 +137,8 @@ func (s *Server) Stats() Stats {
 		s.stats.denied.Load(), s.stats.in.Load(), s.stats.out.Load()}
 }
 
-// Shutdown stops accepting, lets every command under way finish and its reply be
-// sent, and closes the connections, but not those that were hijacked. If ctx ends
-// first, they are cut.
+// Shutdown stops accepting connections, waits until the running commands are answered, and closes
+// all connections except hijacked ones. If ctx ends first, Shutdown cuts the rest.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
 	for _, c := range s.Conns() {
@@ -287,7 +161,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// Close cuts every connection, hijacked ones too, and waits until nothing runs any more.
+// Close cuts every connection, including hijacked ones, and waits until all their goroutines have
+// ended.
 func (s *Server) Close() error {
 	s.stop()
 	for _, c := range s.Conns() {

@@ -2,11 +2,11 @@ package resp
 
 import "bytes"
 
-// manyArgs make a request long.
+// manyArgs is how many arguments make a request long.
 const manyArgs = 64
 
-// parse reads the next request. The arguments of a long one are put aside as they
-// come: it is not read again from its beginning for every piece of it.
+// parse reads the next request. It sets the arguments of a long request aside as they arrive, so
+// that it need not parse them again.
 func (c *Conn) parse() (n int, args [][]byte, err error) {
 	lim := c.limits()
 	if c.left == 0 {
@@ -30,22 +30,6 @@ func (c *Conn) parse() (n int, args [][]byte, err error) {
 	}
 	c.left, c.heldLen, c.r = c.left-len(args), c.heldLen+at, c.r+at
 	return 0, args[:0], err
-}
-
-// oversize answers a request with an argument over the limit, without keeping it.
-func (c *Conn) oversize() error {
-	if !c.authed.Load() { // a stranger's bytes are not waited for
-		return malformed("unauthenticated bulk length")
-	}
-	if err := c.skip(); err != nil {
-		return err
-	}
-	c.count++
-	c.spoil() // the transaction it belongs to must not run without it
-	mode, mark := c.silent, len(c.w.buf)
-	c.w.Error(errOversize.Error())
-	c.hush(mode, mark)
-	return nil
 }
 
 // skip reads past a request with an argument that is too long.

@@ -2,11 +2,11 @@ package resp
 
 import "strings"
 
-// invalidations is the only channel there is: where clients that speak RESP2 hear
-// of what has changed, on a connection that others redirect to.
+// invalidations is the only channel. Over it a RESP2 connection receives the invalidations of
+// connections that redirect to it.
 const invalidations = "__redis__:invalidate"
 
-// pushCommands are those about pushes in RESP2.
+// pushCommands are the commands about subscriptions.
 var pushCommands = []Command{
 	{Name: "subscribe", Arity: -2, Flags: []string{"pubsub", "noscript", "loading", "stale"}, Group: "pubsub", Since: "2.0.0",
 		Summary: "Lets CLIENT TRACKING redirect to this connection: __redis__:invalidate is the only channel.", immediate: true, subscribed: true, run: subscribe},
@@ -14,7 +14,7 @@ var pushCommands = []Command{
 		Summary: "Ends what SUBSCRIBE began.", immediate: true, subscribed: true, run: unsubscribe},
 }
 
-// subcommands are described by COMMAND INFO and DOCS under these names.
+// subcommands are what COMMAND INFO and DOCS describe under these names.
 var subcommands = map[string]Command{}
 
 func init() {
@@ -71,7 +71,7 @@ func unsubscribe(c *Conn, args [][]byte, w *Writer) {
 	}
 }
 
-// channels are how many the client has subscribed to.
+// channels returns to how many channels the client has subscribed.
 func (c *Conn) channels() int64 {
 	if c.subscribed.Load() {
 		return 1
@@ -79,7 +79,8 @@ func (c *Conn) channels() int64 {
 	return 0
 }
 
-// onlySubscribed is why a command is refused on a connection that only listens.
+// onlySubscribed returns why a command is refused on a subscribed RESP2 connection; empty if it is
+// not.
 func onlySubscribed(cmd *Command, args [][]byte) string {
 	name := cmd.Name
 	if name == "client" || name == "command" || name == "config" || name == "script" {

@@ -7,55 +7,31 @@ import (
 	"strings"
 )
 
-// Tracker is a Handler that tells clients when what they have read changes.
-// Without it CLIENT TRACKING is refused.
-type Tracker interface {
-	// Track is told that a client has turned tracking on, off, or to something
-	// else. What it returns is an error for the client, and nothing is changed.
-	Track(c *Conn, t Tracking) string
-}
-
-// Tracking is what a client has asked for with CLIENT TRACKING.
-type Tracking struct {
-	On                           bool
-	Bcast, OptIn, OptOut, NoLoop bool
-	Redirect                     int64 // the connection that pushes go to; 0 is its own
-	Prefixes                     []string
-}
-
-// redirect is as CLIENT GETREDIR has it.
-func (t *Tracking) redirect() int64 {
-	if !t.On {
-		return -1
-	}
-	return t.Redirect
-}
-
-// maxPrefixes bounds those of one client.
+// maxPrefixes bounds the prefixes of one client.
 const maxPrefixes = 1024
 
-// Tracking is what the client has asked for.
+// Tracking returns the options of CLIENT TRACKING that the client has set.
 func (c *Conn) Tracking() Tracking {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.tracking
 }
 
-// Tracks reports whether the client may keep what it is told by commands, be it by
-// those of one kind only. It is for the connection's own calls, and costs nothing.
+// Tracks reports whether the client tracks keys, all or some. Only calls for this connection may
+// call it; it costs nothing.
 func (c *Conn) Tracks() bool { return c.tracks }
 
-// Remembers reports whether the keys that the command at hand reads are to be
-// remembered for the client: CLIENT CACHING may say so, or the opposite. It is for
-// the connection's own calls.
+// Remembers reports whether the keys that the current command reads are to be tracked for the
+// client, which CLIENT CACHING decides in the modes OPTIN and OPTOUT. Only calls for this
+// connection may call it.
 func (c *Conn) Remembers() bool {
-	t := &c.tracking // only its own goroutine changes it
+	t := &c.tracking // only the goroutine of the connection changes it
 	return c.tracks && !t.Bcast && (!t.OptIn || c.caching) && !(t.OptOut && c.caching)
 }
 
-// Invalidate tells a client that keys have changed, or that everything may have if
-// there are none; on the connection it chose for that. It reports whether somebody
-// was told. If own, the client did it itself and is told behind the reply.
+// Invalidate sends an invalidation of keys, or of everything if there are none, to the connection
+// that the client chose. It reports whether a connection got it. own means that the client itself
+// made the change; then the push follows its reply.
 func (c *Conn) Invalidate(keys []string, own bool) bool {
 	t := c.Tracking()
 	to := c
@@ -81,7 +57,7 @@ func (c *Conn) Invalidate(keys []string, own bool) bool {
 		w.Array(3)
 		w.BulkString("message")
 		w.BulkString(invalidations)
-	default: // there is no way to say it in RESP2, as Redis has it
+	default: // Redis sends nothing either: RESP2 has no message for it
 		return false
 	}
 	if keys == nil {
@@ -102,7 +78,7 @@ func (c *Conn) say(w *Writer, own bool) error {
 	return c.Push(w.Bytes())
 }
 
-// flags are those of CLIENT LIST. The lock is held.
+// flags returns the flags that CLIENT LIST shows. The caller holds the lock.
 func (c *Conn) flags() (out string) {
 	for _, f := range []struct {
 		on   bool
@@ -118,7 +94,7 @@ func (c *Conn) flags() (out string) {
 	return out
 }
 
-// clientTracking answers CLIENT TRACKING and what belongs to it.
+// clientTracking answers CLIENT TRACKING and its related subcommands.
 func clientTracking(c *Conn, sub string, args [][]byte, w *Writer) {
 	switch sub {
 	case "tracking":
@@ -140,8 +116,7 @@ func clientTracking(c *Conn, sub string, args [][]byte, w *Writer) {
 	}
 }
 
-// setTracking reads the options and checks them in the order of Redis, whose
-// words clients may look at.
+// setTracking parses the options and checks them in the order of Redis, with the same error texts.
 func (c *Conn) setTracking(args [][]byte) string {
 	var t Tracking
 	for i := 3; i < len(args); i++ {
@@ -215,7 +190,7 @@ func (c *Conn) startTracking(t Tracking) string {
 	return c.changeTracking(t)
 }
 
-// overlapping says which prefixes a client cannot have together.
+// overlapping returns an error text if two prefixes of a client overlap.
 func overlapping(prefixes, had []string) string {
 	const must = " Prefixes for a single client must not overlap."
 	overlap := func(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) }
@@ -240,8 +215,8 @@ func (c *Conn) stopTracking() {
 	}
 }
 
-// changeTracking sets what is tracked once the handler agrees. The client is
-// marked before that, so that nothing the handler pushes is lost.
+// changeTracking sets the options once the handler agrees. It marks the client first, so that no
+// push of the handler is lost.
 func (c *Conn) changeTracking(t Tracking) string {
 	was := c.tracking
 	set := func(t Tracking) {

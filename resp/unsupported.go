@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// families are the commands of Redis that are not supported, and what to use instead.
-// DataCommands wins: a command that is there is supported.
+// families are the commands of Redis that are not supported, and what to use instead. A command
+// that DataCommands has is supported, even if a family names it.
 var families = []struct{ commands, instead string }{
 	{`hset hget hmset hmget hgetall hdel hexists hincrby hincrbyfloat hkeys hvals hlen hsetnx hstrlen hscan hrandfield hexpire hpexpire hexpireat
 		hpexpireat hpersist httl hpttl hexpiretime hpexpiretime hgetdel hgetex hsetex`,
@@ -41,8 +41,8 @@ func init() {
 	}
 }
 
-// unknownCommand is the answer to a command that there is not. Redis's own begins the
-// same way, for some clients look for that.
+// unknownCommand returns the error for an unknown command. It begins as the one of Redis does,
+// because some clients look for that.
 func unknownCommand(args [][]byte) string {
 	if len(args[0]) <= 32 {
 		if s, ok := instead[strings.ToLower(string(args[0]))]; ok {

@@ -15,22 +15,21 @@ type Writer struct {
 	err   error
 }
 
-// NewWriter returns a Writer that keeps what is written: for a reply that is made
-// here and sent from elsewhere. proto is 2 or 3.
+// NewWriter returns a Writer for a reply that another connection or node will send. proto is 2 or
+// 3.
 func NewWriter(proto int) *Writer { return &Writer{proto: proto} }
 
-// Bytes are the replies so far, valid until the next write.
+// Bytes returns the replies so far. They are valid until the next write.
 func (w *Writer) Bytes() []byte { return w.buf }
 
 // Reset forgets what was written.
 func (w *Writer) Reset() { w.buf = w.buf[:0] }
 
-// Proto is 2 or 3.
+// Proto returns the version of RESP: 2 or 3.
 func (w *Writer) Proto() int { return w.proto }
 
-// MayBlock sends the replies of earlier commands, and lets pushes through: the
-// command at hand may take long. Nothing of its own reply may be written yet, or
-// all of it.
+// MayBlock sends the replies of earlier commands and lets pushes through, because the current
+// command may take long. The reply of the current command must not be begun, or must be complete.
 func (w *Writer) MayBlock() {
 	if w.wait != nil {
 		w.wait()
@@ -56,7 +55,7 @@ func (w *Writer) SimpleString(s string) { w.line('+', s) }
 func (w *Writer) Error(s string) {
 	at := len(w.buf) + 1
 	w.line('-', s)
-	for i, b := range w.buf[at : at+len(s)] { // what a client sent may be in it, and must not look like a reply
+	for i, b := range w.buf[at : at+len(s)] { // s may contain bytes of a client, which must not look like a reply
 		if b == '\r' || b == '\n' {
 			w.buf[at+i] = ' '
 		}
@@ -167,5 +166,5 @@ func (w *Writer) Verbatim(s string) {
 	w.buf = append(w.buf, '\r', '\n')
 }
 
-// Raw writes a reply that is encoded already, in this connection's dialect.
+// Raw writes a reply that is already encoded in the dialect of this connection.
 func (w *Writer) Raw(b []byte) { w.buf = append(w.buf, b...) }

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Subscribe lets who hear of every key that begins with one of the prefixes, in
-// place of those it had.
+// Subscribe subscribes who to all keys that begin with one of the prefixes. It replaces the earlier
+// prefixes of who.
 func (t *Table[C]) Subscribe(who C, prefixes []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -36,14 +36,14 @@ func (t *Table[C]) unsubscribe(who C) {
 	}
 }
 
-// Prefixes are all that anybody wants to hear of, in order.
+// Prefixes returns all subscribed prefixes, in order.
 func (t *Table[C]) Prefixes() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Sorted(maps.Keys(t.prefixes))
 }
 
-// Subscribers are all who want to hear of some prefix.
+// Subscribers returns all readers that have subscribed to a prefix.
 func (t *Table[C]) Subscribers() []C {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -56,7 +56,7 @@ func (t *Table[C]) Subscribers() []C {
 	return slices.Collect(maps.Keys(all))
 }
 
-// matching are those of the keys that somebody wants to hear of by a prefix.
+// matching returns the keys that have subscribers, by subscriber.
 func (t *Table[C]) matching(keys []string) map[C][]string {
 	if len(t.prefixes) == 0 {
 		return nil
@@ -68,7 +68,7 @@ func (t *Table[C]) matching(keys []string) map[C][]string {
 				continue
 			}
 			for _, who := range t.prefixes[key[:n]] {
-				if mine := out[who]; len(mine) == 0 || mine[len(mine)-1] != key { // by another prefix already
+				if mine := out[who]; len(mine) == 0 || mine[len(mine)-1] != key { // another prefix of who has matched already
 					out[who] = append(mine, key)
 				}
 			}

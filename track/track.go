@@ -1,11 +1,10 @@
-// Package track remembers who has read which keys, or wants to hear of all keys
-// that begin with a prefix, so that whoever has written a key can tell them all
-// before the write is acknowledged.
+// Package track remembers which clients have read which keys, and which ones subscribe to all keys
+// with a prefix. The node that writes a key can notify all of them before it acknowledges the
+// write.
 //
-// What may be relied on: a [Table] never forgets a reader without saying so in a
-// [Ticket]; and of two writers of a key, the later one waits until the readers
-// that the earlier one took out of the table have been told. It costs one entry a
-// key, and there are never more than the bound.
+// What may be relied on: a [Table] drops a reader only by putting it on a [Ticket]. Of two writers
+// of a key, the later one waits until the readers on the ticket of the earlier one were notified. A
+// table has one entry per key, and at most as many as Options.Keys.
 package track
 
 import (
@@ -13,77 +12,12 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 )
 
-// Options configure a Table. The zero value works.
-type Options[C comparable] struct {
-	// Keys bounds the keys that are remembered. Default 1 000 000.
-	Keys int
-	// Busy grows with all there is to tell, so that who writes need only look at
-	// it. Default: one of the table's own.
-	Busy *atomic.Int64
-	// Alive reports whether a reader is still to be told. Default: all are.
-	Alive func(C) bool
-}
-
-const (
-	defaultKeys = 1_000_000
-	pairsPerKey = 16 // readers of all keys together are bounded by so many for each key of the bound
-	few         = 8  // readers of a key that are looked through one by one
-)
-
-// Table remembers readers of type C. All methods are safe for concurrent use.
-type Table[C comparable] struct {
-	opt Options[C]
-
-	mu       sync.Mutex
-	keys     map[string]*entry[C]
-	readers  int                   // of all keys together
-	going    map[string]*Ticket[C] // the last to be told of a key, until it is done
-	prefixes map[string][]C
-	lengths  map[int]int // how many prefixes have a length
-	ends     ends[C]
-	counted  int64
-	evicted  uint64
-}
-
-// entry is what is known of a key.
-type entry[C comparable] struct {
-	key  string
-	who  []C
-	set  map[C]struct{} // the same, once there are more than few
-	via  any            // through what the key was read; nil if it matters not
-	end  int64          // when the key's TTL has passed; 0 if it does not end
-	heap int            // its place among those whose TTLs pass
-}
-
-// New returns an empty table.
-func New[C comparable](opt Options[C]) *Table[C] {
-	if opt.Keys <= 0 {
-		opt.Keys = defaultKeys
-	}
-	if opt.Busy == nil {
-		opt.Busy = &atomic.Int64{}
-	}
-	if opt.Alive == nil {
-		opt.Alive = func(C) bool { return true }
-	}
-	return &Table[C]{opt: opt, keys: map[string]*entry[C]{}, going: map[string]*Ticket[C]{}, prefixes: map[string][]C{}, lengths: map[int]int{}}
-}
-
-// count publishes how much there is to tell.
-func (t *Table[C]) count() {
-	n := int64(len(t.keys) + len(t.going) + len(t.prefixes))
-	t.opt.Busy.Add(n - t.counted)
-	t.counted = n
-}
-
-// Add remembers that who reads key, and must be called before the value is looked
-// up. If via is not nil and not what the key was read through before, the former
-// readers are in the ticket, and so are those of a key that must go because the
-// table is full: tell them. Nearly always the ticket is nil.
+// Add remembers that who reads key. The caller must call it before it looks up the value. The
+// ticket has readers that the caller must notify: the former readers of key, if via is not nil and
+// differs from the earlier via, and the readers of a key that was evicted because the table is
+// full. The ticket is nearly always nil.
 func (t *Table[C]) Add(key string, who C, via any) *Ticket[C] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -104,7 +38,7 @@ func (t *Table[C]) Add(key string, who C, via any) *Ticket[C] {
 		e.via = via
 	}
 	if !e.has(who) {
-		if len(e.who) >= few && len(e.who)&(len(e.who)-1) == 0 { // it doubled: who has gone makes room
+		if len(e.who) >= few && len(e.who)&(len(e.who)-1) == 0 { // it doubled: remove readers that have gone
 			t.prune(e)
 		}
 		e.add(who)
@@ -114,34 +48,13 @@ func (t *Table[C]) Add(key string, who C, via any) *Ticket[C] {
 	return out
 }
 
-// evict takes some key out.
+// evict moves an arbitrary key to the ticket.
 func (t *Table[C]) evict(out *Ticket[C]) *Ticket[C] {
-	for key := range t.keys { // any: the order of a map is as good as chance
+	for key := range t.keys { // the order of a map is random enough
 		t.evicted++
 		return t.take(out, key)
 	}
 	return out
-}
-
-func (e *entry[C]) has(who C) bool {
-	if e.set != nil {
-		_, ok := e.set[who]
-		return ok
-	}
-	return slices.Contains(e.who, who)
-}
-
-func (e *entry[C]) add(who C) {
-	e.who = append(e.who, who)
-	if e.set == nil && len(e.who) > few {
-		e.set = map[C]struct{}{}
-		for _, w := range e.who {
-			e.set[w] = struct{}{}
-		}
-	}
-	if e.set != nil {
-		e.set[who] = struct{}{}
-	}
 }
 
 func (t *Table[C]) prune(e *entry[C]) {
@@ -156,7 +69,7 @@ func (t *Table[C]) prune(e *entry[C]) {
 	}
 }
 
-// Ends sets when the TTL of a key that is remembered is over.
+// Ends sets when the TTL of a remembered key ends.
 func (t *Table[C]) Ends(key string, at int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -166,7 +79,7 @@ func (t *Table[C]) Ends(key string, at int64) {
 	}
 	e.end = at
 	switch {
-	case e.heap < 0: // it had no end
+	case e.heap < 0: // it had no TTL
 		heap.Push(&t.ends, e)
 	case at == 0:
 		heap.Remove(&t.ends, e.heap)
@@ -175,20 +88,7 @@ func (t *Table[C]) Ends(key string, at int64) {
 	}
 }
 
-// Ticket says who is to be told of which keys. Whoever has one waits, tells, and
-// is done.
-type Ticket[C comparable] struct {
-	// Tell are the keys by who has read them.
-	Tell map[C][]string
-	// Keys are those that were taken, or wait for another ticket.
-	Keys []string
-
-	t    *Table[C]
-	wait []*Ticket[C]
-	done chan struct{}
-}
-
-// take takes a key out of the table and onto a ticket, which is made if need be.
+// take moves a key from the table to a ticket, which it creates if necessary.
 func (t *Table[C]) take(to *Ticket[C], key string) *Ticket[C] {
 	e, before := t.keys[key], t.going[key]
 	if e == nil && before == nil {
@@ -197,7 +97,7 @@ func (t *Table[C]) take(to *Ticket[C], key string) *Ticket[C] {
 	if to == nil {
 		to = &Ticket[C]{Tell: map[C][]string{}, t: t, done: make(chan struct{})}
 	}
-	if before == to { // named twice
+	if before == to { // the caller passed the key twice
 		return to
 	}
 	if before != nil {
@@ -221,16 +121,16 @@ func (t *Table[C]) take(to *Ticket[C], key string) *Ticket[C] {
 	return to
 }
 
-// Take takes keys that were written, and whoever wants to hear of them by a prefix.
-// The ticket is nil if there is nobody to tell and nothing to wait for. A key may be
-// named twice.
+// Take moves written keys from the table to a ticket, with their readers and the subscribers of
+// their prefixes. The ticket is nil if there is no one to notify and no other ticket to wait for.
+// keys may contain a key twice.
 func (t *Table[C]) Take(keys ...string) (out *Ticket[C]) {
 	var nobody C
 	return t.TakeBut(nobody, keys...)
 }
 
-// TakeBut is Take, but whoever is named and has read a key is told and remembered
-// all the same: it has written and read the key in one. The zero value names nobody.
+// TakeBut is Take, but who stays a reader of those keys that it has read: it wrote and read them in
+// one command. It is notified all the same. The zero value means no reader.
 func (t *Table[C]) TakeBut(who C, keys ...string) (out *Ticket[C]) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -262,7 +162,8 @@ func (t *Table[C]) TakeBut(who C, keys ...string) (out *Ticket[C]) {
 	return out
 }
 
-// TakeIf takes all keys that fit, with what they were read through.
+// TakeIf moves all keys for which fits returns true to a ticket. fits gets the key and the via of
+// Add.
 func (t *Table[C]) TakeIf(fits func(key string, via any) bool) (out *Ticket[C]) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -280,7 +181,7 @@ func (t *Table[C]) TakeIf(fits func(key string, via any) bool) (out *Ticket[C]) 
 	return out
 }
 
-// TakeEnded takes some of the keys whose TTLs have passed at now, and says whether
+// TakeEnded moves some of the keys whose TTLs have ended at now to a ticket, and reports whether
 // there are more.
 func (t *Table[C]) TakeEnded(now int64) (out *Ticket[C], more bool) {
 	const some = 1000
@@ -297,7 +198,7 @@ func (t *Table[C]) TakeEnded(now int64) (out *Ticket[C], more bool) {
 	return out, more
 }
 
-// Wait waits until the tickets that had the keys before are done, or ctx ends.
+// Wait waits until the earlier tickets of the same keys are done, or ctx ends.
 func (k *Ticket[C]) Wait(ctx context.Context) {
 	for _, before := range k.wait {
 		select {
@@ -308,7 +209,7 @@ func (k *Ticket[C]) Wait(ctx context.Context) {
 	}
 }
 
-// Done says that everybody has been told.
+// Done ends the ticket: all its readers were notified.
 func (k *Ticket[C]) Done() {
 	k.t.mu.Lock()
 	defer k.t.mu.Unlock()
@@ -322,7 +223,7 @@ func (k *Ticket[C]) Done() {
 	k.t.count()
 }
 
-// Forget takes a reader out of all keys and prefixes. It looks at all there are.
+// Forget removes a reader from all keys and prefixes. It visits all entries.
 func (t *Table[C]) Forget(who C) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -343,7 +244,7 @@ func (t *Table[C]) Forget(who C) {
 	t.count()
 }
 
-// Clear forgets all keys, but no prefixes: there is nobody left to tell.
+// Clear removes all keys, without a ticket: no reader is left to notify. Prefixes stay.
 func (t *Table[C]) Clear() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -352,36 +253,9 @@ func (t *Table[C]) Clear() {
 	t.count()
 }
 
-// Counts are how many keys and prefixes there are, and how many keys had to go.
+// Counts returns the numbers of keys and prefixes, and how many keys were evicted.
 func (t *Table[C]) Counts() (keys, prefixes int, evicted uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.keys), len(t.prefixes), t.evicted
-}
-
-// ends orders keys by when their TTLs have passed.
-type ends[C comparable] []*entry[C]
-
-func (h ends[C]) Len() int           { return len(h) }
-func (h ends[C]) Less(i, j int) bool { return h[i].end < h[j].end }
-func (h ends[C]) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].heap, h[j].heap = i, j
-}
-
-// Push implements heap.Interface.
-func (h *ends[C]) Push(x any) {
-	e := x.(*entry[C])
-	e.heap = len(*h)
-	*h = append(*h, e)
-}
-
-// Pop implements heap.Interface.
-func (h *ends[C]) Pop() any {
-	old := *h
-	e := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	e.heap = -1
-	return e
 }

@@ -63,9 +63,9 @@ func (s *Aside) Get(ctx context.Context, keys []string, out []Reading) error {
 	return err
 }
 
-// Put implements System.
-func (s *Aside) Put(ctx context.Context, key, value string) (uint64, error) {
-	version, err := s.rows.Put(ctx, key, value)
+// Set implements System.
+func (s *Aside) Set(ctx context.Context, key, value string) (uint64, error) {
+	version, err := s.rows.Set(ctx, key, value)
 	if err != nil {
 		return 0, err
 	}

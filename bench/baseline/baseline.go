@@ -18,9 +18,9 @@ import (
 type System interface {
 	// Get reads all of keys, which exist, into out, which is as long.
 	Get(ctx context.Context, keys []string, out []Reading) error
-	// Put sets key and returns the version that was committed. After an error it is
+	// Set writes key and returns the version that was committed. After an error it is
 	// unknown whether it was.
-	Put(ctx context.Context, key, value string) (version uint64, err error)
+	Set(ctx context.Context, key, value string) (version uint64, err error)
 	Close() error
 }
 
@@ -44,7 +44,7 @@ type Rows interface {
 	// that the caller has: of a key that has that version yet, only the version is
 	// read.
 	Load(ctx context.Context, keys []string, known []uint64) ([]Row, error)
-	Put(ctx context.Context, key, value string) (version uint64, err error)
+	Set(ctx context.Context, key, value string) (version uint64, err error)
 	Dated
 }
 
@@ -54,9 +54,9 @@ type Dated interface {
 	// LoadAt is Load with a time at: every write that was committed at a time up to
 	// it is seen by the read.
 	LoadAt(ctx context.Context, keys []string) (rows []Row, at int64, err error)
-	// PutBefore is Put if the time of the commit is below bound, and ErrLate, without
+	// SetBefore is Set if the time of the commit is below bound, and ErrLate, without
 	// effect, if it is not.
-	PutBefore(ctx context.Context, key, value string, bound int64) (version uint64, err error)
+	SetBefore(ctx context.Context, key, value string, bound int64) (version uint64, err error)
 }
 
 // ErrLate means that nothing was written: the commit would have come after its bound.

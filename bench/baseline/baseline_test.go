@@ -23,7 +23,7 @@ func key(i int) string { return fmt.Sprint("k", i) }
 func filled(t *testing.T, m *Memory) *Memory {
 	t.Helper()
 	for i := range testKeys {
-		if _, err := m.Put(t.Context(), key(i), "first"); err != nil {
+		if _, err := m.Set(t.Context(), key(i), "first"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -44,7 +44,7 @@ func storm(t *testing.T, first uint64, instances ...System) (stale, hits int) {
 			for n := range 2000 {
 				i := r.IntN(testKeys - 1)
 				if r.IntN(10) == 0 {
-					v, err := s.Put(t.Context(), key(i), fmt.Sprint(g, n))
+					v, err := s.Set(t.Context(), key(i), fmt.Sprint(g, n))
 					if errors.Is(err, ErrLate) { // nothing was written: bounds are short here
 						continue
 					}
@@ -183,7 +183,7 @@ func get(t *testing.T, s System, k string) Reading {
 
 func put(t *testing.T, s System, k, v string) {
 	t.Helper()
-	if _, err := s.Put(t.Context(), k, v); err != nil {
+	if _, err := s.Set(t.Context(), k, v); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -227,7 +227,7 @@ func TestChronoProposesAgain(t *testing.T) {
 		t.Error("the bound is", b)
 	}
 	late = 20 // every commit is later than its bound
-	if _, err := s.Put(t.Context(), "k0", "third"); !errors.Is(err, ErrLate) {
+	if _, err := s.Set(t.Context(), "k0", "third"); !errors.Is(err, ErrLate) {
 		t.Error(err)
 	}
 	if r := get(t, s, "k0"); r.Value != "second" {
@@ -245,7 +245,7 @@ func TestVersionAsksTheStore(t *testing.T) {
 			t.Errorf("read %d is a hit: %v", i, r.Hit)
 		}
 	}
-	_ = must(rows.Put(t.Context(), "k0", "by somebody else"))
+	_ = must(rows.Set(t.Context(), "k0", "by somebody else"))
 	if r := get(t, s, "k0"); r.Hit || r.Value != "by somebody else" {
 		t.Error(r)
 	}
@@ -257,7 +257,7 @@ func TestTTLServesWhatItHas(t *testing.T) {
 	s := must(NewTTL(rows, 1<<20, time.Hour))
 	defer s.Close()
 	_ = get(t, s, "k0")
-	_ = must(rows.Put(t.Context(), "k0", "by somebody else"))
+	_ = must(rows.Set(t.Context(), "k0", "by somebody else"))
 	if r := get(t, s, "k0"); !r.Hit || r.Value != "first" {
 		t.Error(r)
 	}

@@ -13,9 +13,9 @@ import (
 //
 //   - "a client first proposes a new maximum commit timestamp bound for the key to
 //     Chrono. If the proposed bound is greater than the current bound, Chrono accepts
-//     it": Put, with now + Ahead, which the paper has at 5 s.
+//     it": Set, with now + Ahead, which the paper has at 5 s.
 //   - "The storage system processes the write only if it can assign the write a commit
-//     timestamp less than the provided bound": Dated.PutBefore.
+//     timestamp less than the provided bound": Dated.SetBefore.
 //   - "The cache stores values read from storage together with their corresponding read
 //     timestamps": Dated.LoadAt, and Service.Keep.
 //   - "clients read both the cached value and the latest timestamp bound for the key
@@ -99,8 +99,8 @@ func (s *Chrono) Get(ctx context.Context, keys []string, out []Reading) error {
 // tries bounds how often a write proposes another bound.
 const tries = 20
 
-// Put implements System.
-func (s *Chrono) Put(ctx context.Context, key, value string) (uint64, error) {
+// Set implements System.
+func (s *Chrono) Set(ctx context.Context, key, value string) (uint64, error) {
 	bound := s.Now() + int64(s.Ahead)
 	for range tries {
 		ok, standing, err := s.Service.Raise(ctx, key, bound)
@@ -111,7 +111,7 @@ func (s *Chrono) Put(ctx context.Context, key, value string) (uint64, error) {
 			bound = max(s.Now()+int64(s.Ahead), standing+1)
 			continue
 		}
-		version, err := s.Rows.PutBefore(ctx, key, value, bound)
+		version, err := s.Rows.SetBefore(ctx, key, value, bound)
 		if !errors.Is(err, ErrLate) {
 			return version, err
 		}

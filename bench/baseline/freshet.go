@@ -26,9 +26,9 @@ func (s Freshet) Get(ctx context.Context, keys []string, out []Reading) error {
 	return nil
 }
 
-// Put implements System.
-func (s Freshet) Put(ctx context.Context, key, value string) (uint64, error) {
-	return s.Cache.PutTTL(ctx, key, value, 0)
+// Set implements System.
+func (s Freshet) Set(ctx context.Context, key, value string) (uint64, error) {
+	return s.Cache.SetTTL(ctx, key, value, 0)
 }
 
 // Close implements System.

@@ -43,13 +43,13 @@ func (m *Memory) LoadAt(_ context.Context, keys []string) ([]Row, int64, error) 
 	return out, m.now(), nil
 }
 
-// Put implements Rows.
-func (m *Memory) Put(ctx context.Context, key, value string) (uint64, error) {
-	return m.PutBefore(ctx, key, value, 1<<63-1)
+// Set implements Rows.
+func (m *Memory) Set(ctx context.Context, key, value string) (uint64, error) {
+	return m.SetBefore(ctx, key, value, 1<<63-1)
 }
 
-// PutBefore implements Dated.
-func (m *Memory) PutBefore(_ context.Context, key, value string, bound int64) (uint64, error) {
+// SetBefore implements Dated.
+func (m *Memory) SetBefore(_ context.Context, key, value string, bound int64) (uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.now() >= bound {

@@ -20,9 +20,9 @@ func (s Storage) Get(ctx context.Context, keys []string, out []Reading) error {
 	return err
 }
 
-// Put implements System.
-func (s Storage) Put(ctx context.Context, key, value string) (uint64, error) {
-	return s.Rows.Put(ctx, key, value)
+// Set implements System.
+func (s Storage) Set(ctx context.Context, key, value string) (uint64, error) {
+	return s.Rows.Set(ctx, key, value)
 }
 
 // Close implements System.
@@ -77,9 +77,9 @@ func (s *Version) Get(ctx context.Context, keys []string, out []Reading) error {
 	return err
 }
 
-// Put implements System.
-func (s *Version) Put(ctx context.Context, key, value string) (uint64, error) {
-	version, err := s.rows.Put(ctx, key, value)
+// Set implements System.
+func (s *Version) Set(ctx context.Context, key, value string) (uint64, error) {
+	version, err := s.rows.Set(ctx, key, value)
 	if err == nil { // whatever is kept is compared with the store before it is served
 		s.kept.Set(key, Row{value, version})
 	}
@@ -134,9 +134,9 @@ func throughMap(ctx context.Context, rows Rows, keys []string, out []Reading, fi
 	return err
 }
 
-// Put implements System.
-func (s *TTL) Put(ctx context.Context, key, value string) (uint64, error) {
-	version, err := s.rows.Put(ctx, key, value)
+// Set implements System.
+func (s *TTL) Set(ctx context.Context, key, value string) (uint64, error) {
+	version, err := s.rows.Set(ctx, key, value)
 	if err == nil {
 		s.kept.Set(key, Row{value, version})
 	}

@@ -117,15 +117,15 @@ func (t *Table) LoadAt(ctx context.Context, keys []string) ([]Row, int64, error)
 	return out, at * 1000, found(err)
 }
 
-// Put implements Rows.
-func (t *Table) Put(ctx context.Context, key, value string) (version uint64, err error) {
+// Set implements Rows.
+func (t *Table) Set(ctx context.Context, key, value string) (version uint64, err error) {
 	t.Queries.Add(1)
 	err = t.pool.QueryRow(ctx, t.sql.put, key, []byte(value)).Scan(&version)
 	return version, found(err)
 }
 
-// PutBefore implements Dated.
-func (t *Table) PutBefore(ctx context.Context, key, value string, bound int64) (version uint64, err error) {
+// SetBefore implements Dated.
+func (t *Table) SetBefore(ctx context.Context, key, value string, bound int64) (version uint64, err error) {
 	t.Queries.Add(1)
 	err = t.pool.QueryRow(ctx, t.sql.before, key, []byte(value), bound/1000).Scan(&version)
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -3,11 +3,9 @@ package causalbase
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
-	"time"
 )
 
 // Flow is a workflow of one client: functions that run one after the other, or beside
@@ -54,30 +52,6 @@ const (
 
 // ErrAgain means that the workflow has come to nothing and shall begin again.
 var ErrAgain = errors.New("causalbase: the workflow is undone; begin it again")
-
-// Names are the systems there are.
-var Names = []string{"freshet", "freshet-tcc", "hydro-con", "hydro-opt", "faastcc", "dax", "none"}
-
-// New makes a system over rows, and fills the caches of its servers.
-func New(ctx context.Context, name string, w *World, rows map[string]string) (System, error) {
-	w.quick.Store(true)
-	defer w.quick.Store(false)
-	switch name {
-	case "freshet":
-		return newRing(ctx, w, rows, false)
-	case "freshet-tcc":
-		return newRing(ctx, w, rows, true)
-	case "none":
-		return &uncached{w, newRows(w, rows)}, nil
-	case "dax":
-		return newDax(w, rows, time.Millisecond), nil
-	case "hydro-con", "hydro-opt":
-		return newHydro(w, rows, name == "hydro-con"), nil
-	case "faastcc":
-		return newFaas(w, rows), nil
-	}
-	return nil, fmt.Errorf("causalbase: there is no system %q", name)
-}
 
 // Initial is a value that was there before everything; Fresh is the n-th that is
 // written, with what it says.

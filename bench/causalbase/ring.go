@@ -256,17 +256,6 @@ func (r *Ring) Settle(ctx context.Context) error {
 	return nil
 }
 
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // Metadata implements System: at most every server holds in its I-cache and its log what is
 // not known to have been everywhere.
 func (r *Ring) Metadata() (sum int) {

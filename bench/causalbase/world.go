@@ -1,6 +1,7 @@
 package causalbase
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -204,4 +205,15 @@ func (w *World) moved(bytes int) {
 // Carried is how many bytes workflows carried to a next function on average.
 func (w *World) Carried() float64 {
 	return float64(w.bytes.Load()) / float64(max(1, w.moves.Load()))
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

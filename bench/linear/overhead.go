@@ -114,7 +114,7 @@ func hitVerdict(ctx context.Context, ops int, seed uint64) (checked, wrong int, 
 				var err error
 				if r.IntN(20) == 0 {
 					o.Kind, o.Value = check.Write, fmt.Sprintf("%d.%d", id, i)
-					err = c.Put(ctx, o.Key, o.Value)
+					err = c.Set(ctx, o.Key, o.Value)
 				} else {
 					o.Value, o.Found, err = c.Get(ctx, o.Key)
 				}

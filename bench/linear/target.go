@@ -72,7 +72,7 @@ func (t rowwise) read(ctx context.Context, a *ask, versions []uint64) (bool, err
 }
 
 func (t rowwise) write(ctx context.Context, a *ask, value string) (uint64, error) {
-	return t.Put(ctx, t.rows[a.write].key, value)
+	return t.Set(ctx, t.rows[a.write].key, value)
 }
 
 func (t rowwise) close() error { return t.Close() }

@@ -1,9 +1,9 @@
-// Package embedded coordinates a cluster from one of its processes: it leads as
-// soon as it is open and for as long as it stays open, and what was saved survives a
-// crash.
+// Package embedded coordinates a cluster from one of its processes. The process leads from the
+// moment it opens the directory until it closes it. The saved state survives a crash.
 //
-// A lock on its file proves that the process which held it before has ended, and
-// with it every node that lived there: a restart need not wait for their leases.
+// The process holds a lock on a file of the directory. Taking the lock proves that its former
+// holder has ended, together with all nodes in that process, so a restart need not wait for their
+// leases.
 package embedded
 
 import (
@@ -31,7 +31,7 @@ type Coordinator struct {
 
 	mu      sync.Mutex
 	term    uint64
-	cluster string // for ever
+	cluster string // the name never changes
 	host    string
 	state   []byte
 }
@@ -42,11 +42,10 @@ var ErrLocked = errors.New("embedded: another freshet is running on this directo
 const (
 	file  = "coordinator"
 	magic = "freshet coordinator 2\n"
-	first = "freshet coordinator 1\n" // without the cluster
+	first = "freshet coordinator 1\n" // the former format, which has no name of the cluster
 )
 
-// Open opens or creates the coordinator in dir. With an empty dir nothing is
-// kept.
+// Open opens or creates the coordinator in dir. If dir is empty, the state is only in memory.
 func Open(dir string) (*Coordinator, error) {
 	c := &Coordinator{dir: dir, cluster: rand.Text()}
 	defer func() { c.host = c.cluster + "/" + rand.Text() }()
@@ -69,7 +68,7 @@ func Open(dir string) (*Coordinator, error) {
 		c.lock.Close()
 		return nil, err
 	}
-	c.term++ // whoever led before is over
+	c.term++ // this ends the term of the former leader
 	if err := c.write(); err != nil {
 		c.lock.Close()
 		return nil, err
@@ -77,12 +76,11 @@ func Open(dir string) (*Coordinator, error) {
 	return c, nil
 }
 
-// Cluster is the name of the cluster, drawn when the directory was made.
+// Cluster returns the name of the cluster, which was drawn when the directory was created.
 func (c *Coordinator) Cluster() string { return c.cluster }
 
-// Host is the name of this process, as the host of its nodes. Every process that
-// opens the directory has one, which no other ever has: by it the next one knows
-// which nodes have ended.
+// Host returns a unique name of this process as the host of its nodes. By this name, the next
+// process that opens the directory knows which nodes have ended.
 func (c *Coordinator) Host() string { return c.host }
 
 // The file: magic, checksum of the rest, term, cluster, state.
@@ -128,7 +126,7 @@ func (c *Coordinator) decode(b []byte) error {
 	return nil
 }
 
-// write replaces the file: either the old or the new one is there after a crash.
+// write replaces the file atomically: after a crash it has the old or the new contents.
 func (c *Coordinator) write() error {
 	b := append(binary.BigEndian.AppendUint64(nil, c.term), c.cluster...)
 	b = append(b, c.state...)

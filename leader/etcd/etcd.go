@@ -1,21 +1,19 @@
-// Package etcd coordinates a cluster through etcd: of the processes that stand for
-// election one leads at a time, what it saved survives it, and each knows where the
-// leader is reached.
+// Package etcd coordinates a cluster through etcd. One of the processes that stand for election
+// leads at a time. The state that it saved survives it, and every process knows its address.
 //
-// The leader is a key with an etcd lease; the term is the revision at which the key
-// was created. A save is a transaction that compares it, and the revision of what
-// was saved last: a save that was delayed changes nothing. The leader counts its
-// leadership from when it sent the renewal of that lease, shortened by the drift
-// bound, so that it ends before etcd elects another. A member of etcd that led and was
-// paused may still end a lease that was renewed elsewhere (etcd's issue 15247; newer
-// versions make it rarer); so a new leader waits, beyond the leases it finds, for as
-// long as its predecessor could believe to lead.
+// The leader holds a key with an etcd lease. The term is the revision at which the key was created.
+// A save is a transaction that compares this revision and the revision of the last saved state, so
+// a delayed save changes nothing. The leader counts its leadership from the moment when it sent the
+// renewal of the lease, and subtracts the bound of the drift, so its leadership ends before etcd
+// elects another leader. A member of etcd that led and was paused may still end a lease that was
+// renewed elsewhere (issue 15247 of etcd; newer versions make it rarer). Therefore a new leader
+// waits, in addition to the leases that it finds, for as long as its predecessor could believe that
+// it leads.
 //
-// An etcd that has lost its data, or was restored from a backup, must not make a second
-// leader beside the leases that are out. Every election and every save compare the name
-// of the cluster, which only [Open] ever draws, and together with it an empty state; so
-// a missing state, another name, or a revision below one that was seen refuses
-// leadership ([ErrLostData]).
+// An etcd that lost its data, or was restored from a backup, must not elect a second leader while
+// leases of the first one are valid. Every election and every save compare the name of the cluster.
+// Only [Open] draws a name, and it stores an empty state with it. A missing state, another name, or
+// a revision below an earlier one prevents leadership ([ErrLostData]).
 package etcd
 
 import (
@@ -41,30 +39,30 @@ import (
 	"github.com/freshet-cache/freshet/ticks"
 )
 
-// ErrLostData means that etcd no longer holds what this process knows it held: nobody
-// may lead from the stored state.
+// ErrLostData means that etcd no longer holds what this process has seen there: no process may lead
+// from the stored state.
 var ErrLostData = errors.New("etcd: data was lost: stop all freshet processes of the cluster, run freshet migrate --adopt, and start them again; until then no slice changes hands")
 
 // Options configure a Coordinator. Endpoints and Addr are required.
 type Options struct {
-	// Endpoints are HOST:PORT of etcd's members.
+	// Endpoints are the addresses HOST:PORT of the members of etcd.
 	Endpoints []string
 	// Prefix of every key. Default "freshet/". Clusters that share an etcd need
 	// different ones.
 	Prefix string
-	// Addr is where this process's assigner is reached while it leads.
+	// Addr is the address of the assigner of this process, for other processes, while it leads.
 	Addr string
-	// TTL is how long a leader may be silent before another is elected, in whole
-	// seconds. Default 5 s, at least 2 s, as of which etcd keeps leases.
+	// TTL is how long a leader may be silent before another one is elected, in whole seconds.
+	// Default 5 s; at least 2 s, the shortest lease of etcd.
 	TTL time.Duration
 	// Drift bounds how much this machine's clock may run fast or slow, in
 	// millionths. Default 200.
 	Drift int64
 	Clock clock.Clock
-	// User and Password, and TLS, as etcd wants them. Default: none.
+	// User, Password and TLS are for the connection to etcd. Default: none.
 	User, Password string
 	TLS            *tls.Config
-	// Logger hears of what an operator should know. Default: discard.
+	// Logger receives what an operator should know. Default: discard.
 	Logger *slog.Logger
 }
 
@@ -95,9 +93,9 @@ type Coordinator struct {
 	work    sync.WaitGroup
 
 	mu    sync.Mutex
-	reign *reign // the one under way here; nil if none
-	saved int64  // the revision of the state, as far as it is known
-	seen  int64  // the highest revision that etcd has answered with
+	reign *reign // the current leadership of this process; nil if it does not lead
+	saved int64  // the last known revision of the state
+	seen  int64  // the highest revision in an answer of etcd
 }
 
 // reign is one leadership of this process.
@@ -108,7 +106,7 @@ type reign struct {
 	end   context.CancelFunc
 }
 
-// renew moves the end of a leadership, unless it was given up meanwhile.
+// renew extends a leadership, unless it was given up meanwhile.
 func (g *reign) renew(until ticks.Tick) {
 	for old := g.until.Load(); old != 0 && old < int64(until); old = g.until.Load() {
 		if g.until.CompareAndSwap(old, int64(until)) {
@@ -117,7 +115,7 @@ func (g *reign) renew(until ticks.Tick) {
 	}
 }
 
-// Open connects to etcd, and returns when it has answered.
+// Open connects to etcd and waits for its first answer.
 func Open(ctx context.Context, opt Options) (*Coordinator, error) {
 	opt.defaults()
 	client, err := clientv3.New(clientv3.Config{Endpoints: opt.Endpoints, Username: opt.User, Password: opt.Password, TLS: opt.TLS,
@@ -136,7 +134,7 @@ func Open(ctx context.Context, opt Options) (*Coordinator, error) {
 	return c, nil
 }
 
-// name finds out what the cluster is called, or calls it something.
+// name reads the name of the cluster, or draws one for a new cluster.
 func (c *Coordinator) name(ctx context.Context) error {
 	key, name := c.clusterKey(), rand.Text()
 	r, err := c.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0), clientv3.Compare(clientv3.CreateRevision(c.stateKey()), "=", 0)).
@@ -156,8 +154,8 @@ func (c *Coordinator) name(ctx context.Context) error {
 	return nil
 }
 
-// know takes a revision that etcd has answered with. It fails if that is older than one
-// before: etcd was restored from a backup.
+// know notes a revision from an answer of etcd. It fails if the revision is lower than an earlier
+// one, which means that etcd was restored from a backup.
 func (c *Coordinator) know(revision int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,18 +166,17 @@ func (c *Coordinator) know(revision int64) error {
 	return nil
 }
 
-// Cluster is the name of the cluster, drawn when the prefix was first used.
+// Cluster returns the name of the cluster, which was drawn when the prefix was first used.
 func (c *Coordinator) Cluster() string { return c.cluster }
 
-// Leader is where the leader's assigner is reached, as far as it is known; empty if
-// nobody leads.
+// Leader returns the last known address of the leader's assigner; empty if no process leads.
 func (c *Coordinator) Leader() string { return *c.leader.Load() }
 
 func (c *Coordinator) leaderKey() string  { return c.opt.Prefix + "leader" }
 func (c *Coordinator) stateKey() string   { return c.opt.Prefix + "state" }
 func (c *Coordinator) clusterKey() string { return c.opt.Prefix + "cluster" }
 
-// ours is true where etcd holds the cluster that this process is part of.
+// ours is the condition that etcd holds the cluster of this process.
 func (c *Coordinator) ours() clientv3.Cmp {
 	return clientv3.Compare(clientv3.Value(c.clusterKey()), "=", c.cluster)
 }
@@ -194,7 +191,7 @@ func (c *Coordinator) follow() {
 			c.wait()
 			continue
 		}
-		addr := "" // also if the leader is another cluster's
+		addr := "" // also if the leader belongs to another cluster
 		if r.Succeeded {
 			if found := r.Responses[0].GetResponseRange().Kvs; len(found) > 0 {
 				addr = string(found[0].Value)
@@ -224,8 +221,8 @@ func (c *Coordinator) wait() {
 	drive.Pause(c.ctx, c.opt.TTL/20)
 }
 
-// Lead implements leader.Coordinator: it stands for election, and waits while
-// somebody else leads.
+// Lead implements leader.Coordinator: it stands for election, and waits while another process
+// leads.
 func (c *Coordinator) Lead(ctx context.Context) (leader.Leadership, error) {
 	c.abdicate()
 	for ctx.Err() == nil {
@@ -243,8 +240,8 @@ func (c *Coordinator) Lead(ctx context.Context) (leader.Leadership, error) {
 	return leader.Leadership{}, context.Cause(ctx)
 }
 
-// stand tries to become the leader. If somebody else is, other is the revision as of
-// which.
+// stand tries to become the leader. If another process leads, other is the revision of the answer
+// that says so.
 func (c *Coordinator) stand(ctx context.Context) (l leader.Leadership, other int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opt.TTL)
 	defer cancel()
@@ -262,13 +259,13 @@ func (c *Coordinator) stand(ctx context.Context) (l leader.Leadership, other int
 		err = c.named(r.Responses[0].GetResponseRange().Kvs)
 	}
 	if err != nil || !r.Succeeded {
-		c.drop(grant.ID) // if the answer was lost, the key goes with it
+		c.drop(grant.ID) // if the answer was lost, the key ends with the lease
 		if err != nil {
 			return l, 0, err
 		}
 		return l, r.Header.Revision, nil
 	}
-	state, err := c.client.Get(ctx, c.stateKey()) // nobody older can save from here on
+	state, err := c.client.Get(ctx, c.stateKey()) // from here on, no earlier leader can save
 	if err == nil && len(state.Kvs) == 0 {
 		err = fmt.Errorf("%w (the state under %s is missing)", ErrLostData, c.stateKey())
 	}
@@ -283,7 +280,7 @@ func (c *Coordinator) stand(ctx context.Context) (l leader.Leadership, other int
 	c.reign, c.saved = g, 0
 	l = leader.Leadership{Term: uint64(g.term), Slack: ticks.Tick(c.opt.TTL), Until: func() ticks.Tick { return ticks.Tick(g.until.Load()) }}
 	c.saved = state.Kvs[0].ModRevision
-	if len(state.Kvs[0].Value) > 0 { // empty since the cluster was named: it is a new one
+	if len(state.Kvs[0].Value) > 0 { // an empty state belongs to a new cluster
 		l.State = state.Kvs[0].Value
 	}
 	c.mu.Unlock()
@@ -302,7 +299,7 @@ func (c *Coordinator) named(found []*mvccpb.KeyValue) error {
 	return nil
 }
 
-// drop ends a lease of etcd, and with it the key; if that fails it ends by itself.
+// drop ends a lease of etcd and its key. If that fails, the lease ends by itself.
 func (c *Coordinator) drop(id clientv3.LeaseID) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -335,7 +332,7 @@ func (c *Coordinator) hold(ctx context.Context, g *reign) {
 	}
 }
 
-// outlive waits until whoever led at revision no longer does.
+// outlive waits until the process that led at revision no longer leads.
 func (c *Coordinator) outlive(ctx context.Context, revision int64) error {
 	ctx, end := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer end()
@@ -352,7 +349,7 @@ func (c *Coordinator) outlive(ctx context.Context, revision int64) error {
 	return context.Cause(ctx)
 }
 
-// abdicate ends the leadership under way, if there is one.
+// abdicate ends the current leadership, if there is one.
 func (c *Coordinator) abdicate() {
 	c.mu.Lock()
 	g := c.reign
@@ -365,8 +362,8 @@ func (c *Coordinator) abdicate() {
 	}
 }
 
-// Save implements leader.Coordinator. An error that is not ErrDeposed leaves open
-// whether the state was stored; say it again.
+// Save implements leader.Coordinator. After an error other than ErrDeposed it is unknown whether
+// the state was stored; save it again.
 func (c *Coordinator) Save(ctx context.Context, term uint64, state []byte) error {
 	c.mu.Lock()
 	g, saved := c.reign, c.saved
@@ -381,7 +378,7 @@ func (c *Coordinator) Save(ctx context.Context, term uint64, state []byte) error
 		Then(clientv3.OpPut(c.stateKey(), string(state))).
 		Else(clientv3.OpGet(c.leaderKey()), clientv3.OpGet(c.stateKey())).Commit()
 	switch {
-	case errors.Is(err, rpctypes.ErrRequestTooLarge), err != nil && strings.Contains(err.Error(), "larger than max"): // as gRPC says it
+	case errors.Is(err, rpctypes.ErrRequestTooLarge), err != nil && strings.Contains(err.Error(), "larger than max"): // the error text of gRPC
 		return fmt.Errorf("%w: %d bytes (%w)", leader.ErrStateTooLarge, len(state), err)
 	case err != nil:
 		return fmt.Errorf("etcd: saving: %w", err)
@@ -399,7 +396,7 @@ func (c *Coordinator) Save(ctx context.Context, term uint64, state []byte) error
 		if len(found) > 0 {
 			next = found[0].ModRevision
 		}
-		if len(found) == 0 || string(found[0].Value) != string(state) { // an attempt whose answer was lost had come through, of an older state
+		if len(found) == 0 || string(found[0].Value) != string(state) { // an earlier attempt, whose answer was lost, stored an older state
 			err = errors.New("etcd: saving: an earlier attempt arrived late")
 		}
 	}
@@ -411,8 +408,8 @@ func (c *Coordinator) Save(ctx context.Context, term uint64, state []byte) error
 	return err
 }
 
-// Close gives up the leadership, if there is one, so that another is elected at
-// once, and disconnects.
+// Close gives up the leadership, if there is one, so that another process can lead at once, and
+// disconnects.
 func (c *Coordinator) Close() error {
 	c.abdicate()
 	c.stop()

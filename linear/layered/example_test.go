@@ -25,7 +25,7 @@ func (v *values) Get(_ context.Context, key string) ([]byte, bool, error) {
 	return item, ok, nil
 }
 
-func (v *values) Put(_ context.Context, key string, item []byte, _ time.Duration) error {
+func (v *values) Set(_ context.Context, key string, item []byte, _ time.Duration) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.items[key] = item
@@ -47,7 +47,7 @@ func Example() {
 	}
 	defer users.Close(ctx)
 
-	_ = users.Set(ctx, "user:7", "Ann", 0)
+	_ = users.Set(ctx, "user:7", "Ann")
 	name, found, err := users.Get(ctx, "user:7")
 	fmt.Println(name, found, err)
 	// Output: Ann true <nil>

@@ -36,18 +36,18 @@ type Versions interface {
 	Version(ctx context.Context, key string) (version uint64, exists bool, err error)
 	// Load reads the latest state itself.
 	Load(ctx context.Context, key string) (Item, error)
-	// Put and Delete return the version of the state that they left. The version is odd if another
+	// SetTTL and Delete return the version of the state that they left. The version is odd if another
 	// write followed at once. Their errors are those of package linear.
-	Put(ctx context.Context, key, value string, ttl time.Duration) (version uint64, err error)
+	SetTTL(ctx context.Context, key, value string, ttl time.Duration) (version uint64, err error)
 	Delete(ctx context.Context, key string) (version uint64, err error)
 }
 
 // Values is the value cache; Redis returns one. No promise depends on it.
 type Values interface {
 	Get(ctx context.Context, key string) (item []byte, ok bool, err error)
-	// Put keeps item for the time keep, unless the cache has a newer one. Parse finds the version
+	// Set keeps item for the time keep, unless the cache has a newer one. Parse finds the version
 	// of an item.
-	Put(ctx context.Context, key string, item []byte, keep time.Duration) error
+	Set(ctx context.Context, key string, item []byte, keep time.Duration) error
 }
 
 // Options configure a Client. Versions and Values are required.
@@ -182,10 +182,15 @@ func (c *Client) Unchecked(ctx context.Context, key string) (string, bool, error
 	return c.Get(ctx, key)
 }
 
-// Set sets key to value for the time ttl, or for ever if ttl is 0. The errors are those of package
-// linear. After an error the value cache still has no item with a wrong state.
-func (c *Client) Set(ctx context.Context, key, value string, ttl time.Duration) error {
-	version, err := c.opt.Versions.Put(ctx, key, value, ttl)
+// Set writes value to key for ever. See SetTTL.
+func (c *Client) Set(ctx context.Context, key, value string) error {
+	return c.SetTTL(ctx, key, value, 0)
+}
+
+// SetTTL writes value to key for the time ttl, or for ever if ttl is 0. The errors are those of
+// package linear. After an error the value cache still has no item with a wrong state.
+func (c *Client) SetTTL(ctx context.Context, key, value string, ttl time.Duration) error {
+	version, err := c.opt.Versions.SetTTL(ctx, key, value, ttl)
 	if err == nil && version%2 == 0 { // an odd version is overwritten already; its successor refreshes
 		c.refresh(key, Item{version, true, value, ttl})
 	}
@@ -223,7 +228,7 @@ func (c *Client) refresh(key string, item Item) {
 		if item.TTL > 0 {
 			keep = min(keep, item.TTL)
 		}
-		if err := c.opt.Values.Put(ctx, key, Append(nil, item), keep); err != nil {
+		if err := c.opt.Values.Set(ctx, key, Append(nil, item), keep); err != nil {
 			c.stats[dropped].Add(1)
 			c.opt.Logger.Debug("the value cache was not told of a value", "err", err)
 		}
@@ -300,8 +305,8 @@ func (l local) Load(ctx context.Context, key string) (Item, error) {
 	return Item{e.Version, e.Exists, e.Value, e.TTL}, err
 }
 
-func (l local) Put(ctx context.Context, key, value string, ttl time.Duration) (uint64, error) {
-	return l.c.PutTTL(ctx, key, value, ttl)
+func (l local) SetTTL(ctx context.Context, key, value string, ttl time.Duration) (uint64, error) {
+	return l.c.SetTTL(ctx, key, value, ttl)
 }
 
 func (l local) Delete(ctx context.Context, key string) (uint64, error) { return l.c.Delete(ctx, key) }

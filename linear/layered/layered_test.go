@@ -48,7 +48,7 @@ func (l *liar) Get(ctx context.Context, key string) ([]byte, bool, error) {
 	return all[len(all)-1], true, nil
 }
 
-func (l *liar) Put(_ context.Context, key string, item []byte, _ time.Duration) error {
+func (l *liar) Set(_ context.Context, key string, item []byte, _ time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.rng.IntN(100) < l.lies/4 {
@@ -103,7 +103,7 @@ func TestNothingRestsOnTheValueCache(t *testing.T) {
 		var acked atomic.Int64
 		wg.Go(func() {
 			for i := 1; i <= 400; i++ {
-				if err := c.Set(ctx, key, strconv.Itoa(i), 0); err != nil {
+				if err := c.Set(ctx, key, strconv.Itoa(i)); err != nil {
 					t.Error(err)
 				}
 				acked.Store(int64(i))
@@ -140,15 +140,15 @@ func TestNothingRestsOnTheValueCache(t *testing.T) {
 // odd is a version service whose writes are all overwritten in the same instant.
 type odd struct{ Versions }
 
-func (odd) Put(context.Context, string, string, time.Duration) (uint64, error) { return 3, nil }
-func (odd) Delete(context.Context, string) (uint64, error)                     { return 3, nil }
+func (odd) SetTTL(context.Context, string, string, time.Duration) (uint64, error) { return 3, nil }
+func (odd) Delete(context.Context, string) (uint64, error)                        { return 3, nil }
 
 // What was overwritten in the same instant is not told: its version has no reader.
 func TestOverwritten(t *testing.T) {
 	cache, _ := versions(t)
 	l := &liar{items: map[string][][]byte{}, rng: rand.New(rand.NewPCG(1, 2))}
 	c := client(t, odd{Local(cache)}, l)
-	if err := errors.Join(c.Set(t.Context(), "k", "v", 0), c.Delete(t.Context(), "k"), c.Close(t.Context())); err != nil {
+	if err := errors.Join(c.Set(t.Context(), "k", "v"), c.Delete(t.Context(), "k"), c.Close(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	if len(l.items) > 0 {
@@ -168,7 +168,7 @@ func TestWithoutVersions(t *testing.T) {
 	l := &liar{items: map[string][][]byte{}, rng: rand.New(rand.NewPCG(1, 2))}
 	c := client(t, silent{Local(cache)}, l)
 	ctx := t.Context()
-	if err := c.Set(ctx, "k", "new", 0); err != nil {
+	if err := c.Set(ctx, "k", "new"); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Close(ctx); err != nil { // what it has sent has arrived
@@ -215,7 +215,7 @@ func TestRedis(t *testing.T) {
 		}
 	}
 	want("k", "", false)
-	if err := c.Set(ctx, "k", "one\x00\xff", time.Hour); err != nil {
+	if err := c.SetTTL(ctx, "k", "one\x00\xff", time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	raw := func() string {
@@ -233,14 +233,14 @@ func TestRedis(t *testing.T) {
 		t.Errorf("%d reads asked the source of truth", n)
 	}
 	old := raw()
-	if err := c.Set(ctx, "k", "two", 0); err != nil {
+	if err := c.Set(ctx, "k", "two"); err != nil {
 		t.Fatal(err)
 	}
 	for raw() == old {
 		want("k", "two", true)
 	}
 	for _, item := range []string{old, string(Append(nil, Item{Version: 1, Exists: true, Value: "x"}))} {
-		if err := Redis(rc, prefix).Put(ctx, "k", []byte(item), time.Hour); err != nil {
+		if err := Redis(rc, prefix).Set(ctx, "k", []byte(item), time.Hour); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -39,7 +39,7 @@ end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 1`)
 
-func (r *redis) Put(ctx context.Context, key string, item []byte, keep time.Duration) error {
+func (r *redis) Set(ctx context.Context, key string, item []byte, keep time.Duration) error {
 	return ifNewer.Exec(ctx, r.client, []string{r.prefix + key}, []string{rueidis.BinaryString(item), strconv.FormatInt(max(1, keep.Milliseconds()), 10)}).Error()
 }
 
@@ -79,7 +79,7 @@ func (r remote) Load(ctx context.Context, key string) (Item, error) {
 	return i, errors.Join(err, err2)
 }
 
-func (r remote) Put(ctx context.Context, key, value string, ttl time.Duration) (uint64, error) {
+func (r remote) SetTTL(ctx context.Context, key, value string, ttl time.Duration) (uint64, error) {
 	cmd := r.client.B().Arbitrary("FR.SETV").Keys(key).Args(value)
 	if ttl > 0 {
 		cmd = cmd.Args("PX", strconv.FormatInt(max(1, ttl.Milliseconds()), 10))

@@ -61,7 +61,7 @@ func TestRemote(t *testing.T) {
 			t.Errorf("after a delete: %q %v %v", v, ok, err)
 		}
 	}
-	if err := all[0].Set(t.Context(), "k", "short", time.Millisecond); err != nil {
+	if err := all[0].SetTTL(t.Context(), "k", "short", time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	for ok := true; ok; {
@@ -80,7 +80,7 @@ func race(t *testing.T, all []*layered.Client, values rueidis.Client, prefix str
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for i := int64(1); i <= last; i++ {
-			if err := all[i%3].Set(t.Context(), "k", fmt.Sprint(i), 0); err != nil {
+			if err := all[i%3].Set(t.Context(), "k", fmt.Sprint(i)); err != nil {
 				t.Error(err)
 			}
 			acked.Store(i)

@@ -80,7 +80,7 @@ func TestServerCrash(t *testing.T) {
 		wg.Go(func() {
 			for i := 1; ctx.Err() == nil; i++ {
 				tried[w] = i
-				if cache.Put(t.Context(), fmt.Sprint("k", w), fmt.Sprint(i)) == nil {
+				if cache.Set(t.Context(), fmt.Sprint("k", w), fmt.Sprint(i)) == nil {
 					acked[w] = i
 				}
 				if v, ok, err := cache.Get(t.Context(), fmt.Sprint("k", w)); err == nil {
@@ -99,7 +99,7 @@ func TestServerCrash(t *testing.T) {
 			t.Fatal(err)
 		}
 		again, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-		for cache.Put(again, "after", "v") != nil && again.Err() == nil {
+		for cache.Set(again, "after", "v") != nil && again.Err() == nil {
 		}
 		if again.Err() != nil {
 			t.Error("no write succeeded after the crash")
