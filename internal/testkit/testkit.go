@@ -11,8 +11,13 @@ import (
 )
 
 // Limit bounds every wait for a condition. No test depends on its length: it only ends a test that
-// fails.
-const Limit = time.Minute
+// fails. Tests that run with a mutant are expected to fail, and do so sooner.
+var Limit = func() time.Duration {
+	if os.Getenv("FRESHET_MUTANT") != "" {
+		return 20 * time.Second
+	}
+	return time.Minute
+}()
 
 // Eventually waits until ok, which it calls every millisecond, and fails the test if that takes
 // longer than Limit. The failure shows the caller's line, which says what did not come true.
