@@ -22,7 +22,7 @@ func (p *Process) stateJSON(ctx context.Context) []byte {
 	return b
 }
 
-// locked lets in who gives the password, if there is one: as HTTP Basic, under any
+// locked asks for the password, if there is one: as HTTP Basic, under any
 // name.
 func (n *Node) locked(h http.Handler) http.Handler {
 	want := sha256.Sum256([]byte(n.p.cfg.Password))

@@ -55,7 +55,7 @@ func (n *Node) Gets(c *resp.Conn, cmd *resp.Command, keys [][]byte, w *resp.Writ
 }
 
 // Sets implements resp.Handler. What has one owner is committed there at once:
-// nobody sees a later SET without an earlier one, as in Redis, and the store is
+// no reader sees a later SET without an earlier one, as in Redis, and the store is
 // asked once.
 func (n *Node) Sets(c *resp.Conn, cmd *resp.Command, pairs [][]byte, w *resp.Writer) {
 	if c.DB() != 0 {

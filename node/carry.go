@@ -28,8 +28,8 @@ func (n *Node) sameOwner(keys []string) bool {
 // errWatched: a watched key has changed; EXEC answers null.
 var errWatched = errors.New("node: a watched key has changed")
 
-// do runs a job here and returns its encoded reply, when all who track what it has
-// changed have been told. With ErrNotOwner nothing was done.
+// do runs a job here and returns its encoded reply, once all clients that track what it
+// changed have been notified. With ErrNotOwner nothing was done.
 func (n *Node) do(ctx context.Context, j *job, keys []string) ([]byte, error) {
 	b, changed, err := n.carryOut(ctx, j, keys)
 	if errors.Is(err, linear.ErrOutcomeUnknown) {
@@ -83,7 +83,7 @@ func (n *Node) carryOut(ctx context.Context, j *job, keys []string) ([]byte, []s
 		w.NullArray()
 	case err != nil:
 		return nil, nil, err
-	case n.track.Idle(): // nobody is to be told: it need not be known
+	case n.track.Idle(): // no client tracks: the keys need not be known
 		return w.Bytes(), nil, nil
 	}
 	return w.Bytes(), slices.Sorted(maps.Keys(versions)), nil

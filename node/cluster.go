@@ -21,7 +21,7 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// coordinate finds out who keeps the assignments, and what this cluster is called.
+// coordinate finds out which process keeps the assignments, and the name of the cluster.
 func (p *Process) coordinate() error {
 	if leaderAddr, joins := strings.CutPrefix(p.cfg.Coordinator, joinScheme); joins {
 		p.host, p.leaderAddr = unique(), func() string { return leaderAddr }
@@ -164,7 +164,7 @@ func (p *Process) forget(broken *link.Link) {
 	maps.DeleteFunc(p.members, func(_ string, m applicant) bool { return m.link == broken })
 }
 
-// who are the addresses of the cluster's nodes, as the assigner has heard of them.
+// who returns the addresses of the nodes that the assigner has heard of.
 func (p *Process) who(ctx context.Context) []string {
 	var out []string
 	if p.leads() {

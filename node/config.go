@@ -16,7 +16,7 @@ import (
 	"github.com/freshet-cache/freshet/leader/etcd"
 )
 
-// Config is everything that freshet serve can be told. The zero value of a field
+// Config is the configuration of freshet serve. The zero value of a field
 // means its default; see Defaults.
 type Config struct {
 	Listen       string        `yaml:"listen"`
@@ -62,7 +62,7 @@ type Config struct {
 	Logger *slog.Logger `yaml:"-"`
 }
 
-// Defaults are what freshet serve does when it is told nothing.
+// Defaults returns the configuration of freshet serve without flags.
 func Defaults() Config {
 	return Config{
 		Listen: "127.0.0.1:6380", Admin: "127.0.0.1:7380", Data: "./freshet-data", Store: "pebble:", Coordinator: "embedded",

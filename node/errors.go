@@ -25,7 +25,7 @@ func errorText(err error) string {
 		return "TRYAGAIN " + err.Error()
 	case errors.Is(err, linear.ErrOutcomeUnknown):
 		return "UNKNOWN " + linear.ErrOutcomeUnknown.Error()
-	case errors.Is(err, store.ErrUnavailable): // where the store is, and as whom we ask, is not for clients
+	case errors.Is(err, store.ErrUnavailable): // clients do not learn where the store is, nor the user that freshet connects as
 		return "TRYAGAIN " + store.ErrUnavailable.Error()
 	case errors.Is(err, store.ErrFull):
 		return "OOM " + err.Error()

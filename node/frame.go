@@ -26,7 +26,7 @@ const (
 	frameHello   byte = 'H' // asks for the name of the cluster
 	frameWho     byte = 'W' // asks for the nodes that the assigner has heard of
 	frameState   byte = 'S' // asks for the state of one node
-	frameTrack   byte = 'T' // a key; answered by an entry, and the sender is told when it changes
+	frameTrack   byte = 'T' // a key; answered by an entry, and the sender is notified when it changes
 	frameLiving  byte = 'G' // asks for the nodes that the assigner has heard of lately
 	frameMove    byte = 'M' // a key and a node's id: the key's slice is to move there, or be cut if there is no id
 	frameCopies  byte = 'P' // a key and a number: so many replicas it is to have beside its owner
@@ -62,7 +62,7 @@ var errFrame = errors.New("node: malformed frame or another version; run one ver
 type job struct {
 	proto  int
 	multi  bool          // the reply is that of EXEC
-	track  bool          // who sends it is to be told when keys change that it reads
+	track  bool          // the sender is to be notified when keys change that the job reads
 	by     int64         // the client's connection, at the node it is connected to; 0 if it does not track
 	within time.Duration // how long the owner may take, 0 for its --timeout; the node that asks waits a little longer
 	watch  []watched     // keys that must not have changed
@@ -72,7 +72,7 @@ type job struct {
 	from *tracking.Asker // over whose link the job came; nil if conn is here
 }
 
-// writer is who has sent the job, for client tracking.
+// writer is the sender of the job, for client tracking.
 func (j *job) writer() tracking.Writer {
 	return tracking.Writer{Conn: j.by, From: j.from, Reads: j.track}
 }
@@ -84,7 +84,7 @@ const (
 	jobBy
 )
 
-// maxWithin bounds how long an owner is told that it may take, in milliseconds.
+// maxWithin bounds the time that a sender gives an owner, in milliseconds.
 const maxWithin = 24 * 60 * 60 * 1000
 
 // watched is a key and the version WATCH saw.

@@ -41,7 +41,7 @@ var ownCommands = []resp.Command{
 		Summary: "FR.LINK version [address [space]]: turns the connection into a link between nodes.", Since: "0.1.0"},
 }
 
-// administer changes who owns what.
+// administer changes which node owns a key.
 func (n *Node) administer(ctx context.Context, name string, args [][]byte, w *resp.Writer) {
 	switch name {
 	case "fr.move":

@@ -14,7 +14,7 @@ type reader struct {
 	n     *Node
 	c     *resp.Conn
 	w     *resp.Writer
-	track bool // the client is told when the keys change
+	track bool // the client is notified when the keys change
 	size  int  // of the values read
 	err   error
 }

@@ -33,7 +33,7 @@ func (p *Process) startWatch() {
 	}
 }
 
-// probe reads a key that nobody writes, to see that the store answers.
+// probe reads a key that no client writes, to see whether the store answers.
 func (p *Process) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
@@ -71,7 +71,7 @@ func (p *Process) look(ctx context.Context) {
 	p.lookAtRings()
 }
 
-// lookAtLeader says who has the assigner, if that changes.
+// lookAtLeader logs which node has the assigner, when that changes.
 func (p *Process) lookAtLeader() {
 	w, leaderAddr := &p.watch, p.leaderAddr()
 	if leaderAddr == "" || leaderAddr == w.leaderAddr {
@@ -198,7 +198,7 @@ func (p *Process) changed(s lease.State) {
 	w := &p.watch
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.states) == maxPending { // what lies between two states is not told
+	if len(w.states) == maxPending { // changes between two states are not logged
 		w.states = w.states[1:]
 	}
 	s.Slices = slices.Clone(s.Slices) // its encoding for the coordinator goes over the same memory
@@ -272,7 +272,7 @@ func (p *Process) compare(from, to lease.State) {
 	}
 }
 
-// whyMoved says why a slice has changed hands, and for how long nobody took writes.
+// whyMoved says why a slice has another owner, and for how long it took no writes.
 func (p *Process) whyMoved(old, fresh lease.Held) (why string, ms int64) {
 	w := &p.watch
 	w.mu.Lock()

@@ -16,7 +16,7 @@ func (k keyspace) Join(m linear.Participant) {
 	k.n.join(m)
 }
 
-// Owner implements linear.Peers. It names nobody: the node asks the owner of a key before its cache
+// Owner implements linear.Peers. It names no node: the node asks the owner of a key before its cache
 // looks for it in the store.
 func (keyspace) Owner(string) string { return "" }
 
@@ -45,7 +45,7 @@ func (n *Node) join(w shard.Watcher) {
 		NodeOptions: lease.NodeOptions{Node: n.incarnation, Addr: n.addr, Host: n.p.host, Drift: 200, Groups: true},
 		Clock:       n.p.clock, Beat: min(n.p.cfg.Lease/5, defaultBeat), Watch: watcher{w, n.m, n.track},
 		Send: func(m any) {
-			if leaderAddr := n.p.leaderAddr(); leaderAddr != "" { // else nobody leads, and the next beat asks again
+			if leaderAddr := n.p.leaderAddr(); leaderAddr != "" { // else there is no leader, and the next beat asks again
 				n.peers.Send(leaderAddr, lease.Append([]byte{frameVersion, frameLease}, m), n.again)
 			}
 		},
@@ -54,7 +54,7 @@ func (n *Node) join(w shard.Watcher) {
 }
 
 // again asks for leases at once, for the link to the assigner stands again, or is
-// broken. Before the node has begun there is nobody to ask: start does.
+// broken. Before the node has begun it asks for nothing: start does.
 func (n *Node) again(stands bool) {
 	if n.running() {
 		if !stands {

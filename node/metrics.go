@@ -51,7 +51,7 @@ const (
 	sources
 )
 
-// For whom.
+// Whether a client or another node asked for the read.
 const (
 	forClient = iota
 	forNode

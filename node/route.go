@@ -46,7 +46,7 @@ func (n *Node) read(c *resp.Conn, key []byte, w *resp.Writer, track bool) (linea
 	ctx, cancel := context.WithTimeout(c.Context(), n.p.cfg.Timeout)
 	defer cancel()
 	name := string(key)
-	if n.p.cfg.VersionsOnly && !track { // nobody has the value in memory
+	if n.p.cfg.VersionsOnly && !track { // no node has the value in memory
 		return n.entry(ctx, name, forClient)
 	}
 	own := !track && n.leased.MayCopy(name)

@@ -34,7 +34,7 @@ func (n *Node) serve(ctx context.Context, frame []byte, over *tracking.Asker) []
 			n.m.served(e, forNode)
 			return appendEntry([]byte{answerDone}, e)
 		}
-		if !n.cache.Owns(key) && (tracked || !n.leased.MayCopy(key)) { // whoever asks reads the store as well as we would, and learns that its table is old
+		if !n.cache.Owns(key) && (tracked || !n.leased.MayCopy(key)) { // the node that asks can read the store itself, and learns that its table is old
 			return binary.AppendUvarint([]byte{answerNotOwner}, n.shard.Table().Version)
 		}
 		e, err := n.entry(ctx, key, forNode)
@@ -71,7 +71,7 @@ func (n *Node) serve(ctx context.Context, frame []byte, over *tracking.Asker) []
 	return append([]byte{answerError}, "ERR "+errFrame.Error()...)
 }
 
-// answered is what another node is told of its job.
+// answered is the answer to the job of another node.
 func answered(reply []byte, err error) []byte {
 	switch {
 	case errors.Is(err, linear.ErrNotOwner):

@@ -127,7 +127,7 @@ func (n *Node) close(ctx context.Context) error {
 	if n.peers != nil {
 		n.peers.Close()
 	}
-	n.stop() // after the links: what was written for others is told until then
+	n.stop() // after the links: other nodes are notified of writes until then
 	if n.cache != nil {
 		err = n.cache.Close(ctx)
 	}

@@ -20,7 +20,7 @@ type State struct {
 	Health  Health       `json:"health"`
 }
 
-// RingState says who serves a space, as a node sees it.
+// RingState says which nodes serve a space, as one of them sees it.
 type RingState = promise.Group
 
 // NodeState is one node.

@@ -17,7 +17,7 @@ func (p *Process) Stop(ctx context.Context) error {
 	var errs []error
 	var wg sync.WaitGroup
 	p.mu.Lock()
-	p.stopping = true // from here on no node can be told to stay
+	p.stopping = true // from here on FR.UNDRAIN is refused
 	p.mu.Unlock()
 	var left []func(error)
 	for _, n := range p.nodes {
@@ -87,7 +87,7 @@ func (p *Process) leave(ctx context.Context) {
 func (p *Process) leaveSlices(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
-	if ctx.Err() != nil { // nobody stays
+	if ctx.Err() != nil { // no node stays
 		return
 	}
 	var wg sync.WaitGroup
@@ -111,8 +111,8 @@ func (p *Process) leaveSlices(ctx context.Context) {
 	}
 }
 
-// release gives up the leases that nobody has taken over, when every command has been
-// answered: whoever leads, or leads next, need not wait until they are over. If all
+// release gives up the leases that no node has taken over, when every command has been
+// answered: the leader, or the next one, need not wait until they are over. If all
 // processes stop, the one with the assigner waits until the others have done the same.
 func (p *Process) release() {
 	for _, n := range p.nodes {
@@ -141,14 +141,14 @@ func (p *Process) release() {
 	}
 }
 
-// errNobodyStays ends the hand-over of slices that nobody can take.
+// errNobodyStays ends the hand-over of slices that no other node can take.
 var errNobodyStays = errors.New("node: nobody stays who could take the slices over")
 
 const (
 	othersTimeout  = 3 * time.Second        // for what all other processes give up, which stop too
-	ringsAlone     = time.Second            // for leaving the rings when nobody stays: a later start recovers from the store
+	ringsAlone     = time.Second            // for leaving the rings when no node stays: a later start recovers from the store
 	releaseTimeout = time.Second            // for the assigner to save what this process has given up
-	stayBeat       = 100 * time.Millisecond // how often it is asked who stays
+	stayBeat       = 100 * time.Millisecond // how often the assigner is asked which nodes stay
 	noLeader       = 15                     // times that no assigner answered, after which none is waited for
 )
 
@@ -157,7 +157,7 @@ func (p *Process) othersStay(ctx context.Context) bool {
 	return slices.ContainsFunc(p.State(ctx).Nodes, func(s NodeState) bool { return s.ID != "?" && !s.Lost && !s.Draining }) // our own are draining
 }
 
-// leaveAlone ends the hand-over when nobody stays any more: processes that are stopped
+// leaveAlone ends the hand-over when no node stays any more: processes that are stopped
 // together must not wait for each other.
 func (p *Process) leaveAlone(ctx context.Context, cancel context.CancelCauseFunc, done chan struct{}) {
 	tick := time.NewTicker(stayBeat)

@@ -42,7 +42,7 @@ func (p *Process) openStore() error {
 	}
 }
 
-// comesUp reports whether a store that failed to open may be starting: nobody listens
+// comesUp reports whether a store that failed to open may be starting: no process listens
 // there, or PostgreSQL says that it starts, recovers or shuts down.
 func comesUp(err error) bool {
 	var state interface{ SQLState() string }

@@ -77,11 +77,11 @@ type Node struct {
 // Metrics is where a promise registers its metrics.
 type Metrics struct {
 	prometheus.Registerer // with freshet's prefix and the node's name
-	// Reads counts reads by space, source and for whom.
+	// Reads counts reads by space, by source, and by whether a client or a node asked.
 	Reads *prometheus.CounterVec
 	// Histogram describes a histogram of seconds, as --metrics-classic wants it.
 	Histogram func(name, help string) prometheus.HistogramOpts
-	// Store is told of requests to the process's store, so that the log says when it is away.
+	// Store takes the outcome of requests to the process's store, so that the log says when it is away.
 	Store func(request string, took time.Duration, err error)
 }
 
@@ -102,7 +102,7 @@ type Member interface {
 	// Select answers a command of a connection that has selected the database of a space. state is
 	// what the promise keeps of the connection in this database, nil at first.
 	Select(ctx context.Context, db int, state *any, call Call, w *resp.Writer)
-	// Groups says who serves the spaces, as this node sees it.
+	// Groups says which nodes serve the spaces, as this node sees it.
 	Groups() []Group
 	// Leave has the others go on without this node, and returns when they do or ctx ends.
 	Leave(ctx context.Context)
@@ -116,7 +116,7 @@ type Call struct {
 	Tracks  bool // CLIENT TRACKING is on
 }
 
-// Group is who serves a space, as a node sees it.
+// Group says which nodes serve a space, as a node sees it.
 type Group struct {
 	Space    string   `json:"space"`
 	View     uint64   `json:"view"`

@@ -28,8 +28,8 @@ func New(n Node, opt Options) *Tracking {
 // Start begins to tell of keys whose TTLs pass.
 func (t *Tracking) Start() { t.work.Go(t.expire) }
 
-// Track takes how a client's connection tracks from here on. It returns when other nodes have been
-// told which prefixes are followed, or could not be reached in a second.
+// Track takes how a client's connection tracks from here on. It returns when other nodes know
+// which prefixes are followed, or could not be reached within a second.
 func (t *Tracking) Track(c *resp.Conn, is resp.Tracking) {
 	t.mu.Lock()
 	if is.On {

@@ -11,7 +11,7 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// watch has clients told when a link breaks through which they have read.
+// watch notifies clients when a link breaks through which they have read.
 func (t *Tracking) watch(l *link.Link) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -72,8 +72,8 @@ func (t *Tracking) spread(wait bool) {
 	cancel()
 }
 
-// subscribe asks an owner to tell of what is followed here. Nothing is asked if
-// nothing is followed and it was never told otherwise.
+// subscribe asks an owner to notify this node of the prefixes that are followed here. It asks for nothing
+// if no prefix is followed and the owner knows of none.
 func (t *Tracking) subscribe(ctx context.Context, addr string) bool {
 	t.mu.Lock()
 	one := t.lists[addr]
@@ -119,8 +119,8 @@ func (t *Tracking) followed() []string {
 }
 
 // seek subscribes at an owner that could not be reached, as long as it owns
-// something. What was written there meanwhile nobody was told of: when it is
-// reached, clients are to forget what they keep.
+// something. Clients were not notified of writes there meanwhile: once the owner is reached, they are
+// to forget everything they keep.
 func (t *Tracking) seek(addr string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -149,8 +149,8 @@ func (t *Tracking) seek(addr string) {
 	})
 }
 
-// sought reports whether an owner is still to be told, and ends the search if not.
-// Of one that has announced itself the table may not know yet; but it must answer
+// sought reports whether seek is still to try an owner, and ends the search if not.
+// The table may not have an owner yet that has announced itself; but that owner must answer
 // some time.
 func (t *Tracking) sought(addr string, try int) bool {
 	owns := slices.ContainsFunc(t.n.Table().Slices, func(r lease.Route) bool { return r.Addr == addr })

@@ -10,8 +10,8 @@ import (
 
 // The kinds of messages between nodes, which are their first byte.
 const (
-	Invalid  byte = 'I' // keys that have changed: the receiver's clients are to be told
-	Follow   byte = 'F' // prefixes of keys that the sender is to be told of
+	Invalid  byte = 'I' // keys that have changed: the receiver notifies its clients
+	Follow   byte = 'F' // prefixes: the receiver notifies the sender of changes to keys that begin with them
 	Acquired byte = 'A' // an address and slices: the node there owns them from here on
 )
 

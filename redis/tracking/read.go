@@ -12,7 +12,7 @@ import (
 )
 
 // Reading notes that a client reads keys, before they are looked up, if the client wants it. It
-// reports whether the client is to be told of these keys.
+// reports whether the client is to be notified of changes to these keys.
 func (t *Tracking) Reading(c *resp.Conn, keys [][]byte, w *resp.Writer) bool {
 	c.Reads()
 	if !c.Remembers() {
@@ -54,7 +54,7 @@ func (t *Tracking) Read(key []byte, ttl time.Duration) {
 	t.local.Ends(view(key), at)
 }
 
-// Disown makes a client forget a key that it is about to read: nobody would tell it of a write.
+// Disown makes a client forget a key that it is about to read, because no node would notify it of a write.
 func (t *Tracking) Disown(c *resp.Conn, key []byte) {
 	if c.Invalidate([]string{string(key)}, true) {
 		t.pushes.Add(1)

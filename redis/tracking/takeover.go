@@ -10,9 +10,9 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// LinkLost takes that the link is broken over which another node may have asked to be told.
-// That node hears of it before a write is acknowledged of which it is not told; a
-// node that cannot be reached is not waited for for long.
+// LinkLost takes that a link is broken over which another node may have read for its clients. That node
+// learns of it before a write is acknowledged that it is not notified of. Writes wait at most a second for
+// a node that cannot be reached.
 func (t *Tracking) LinkLost(a *Asker) { t.linkLost(a) }
 
 // linkLost is LinkLost, and returns what ends when that node knows.
@@ -129,8 +129,8 @@ func (t *Tracking) announce() {
 	}
 }
 
-// leave tells this node's clients of keys that have changed hands: whoever owned
-// them does not tell any more.
+// leave notifies this node's clients of keys that have another owner: the former owner
+// does not notify them any more.
 func (t *Tracking) leave(all []*takeover) {
 	within := func(key string, _ any) bool {
 		return slices.ContainsFunc(all, func(in *takeover) bool { return in.Contains(key) })

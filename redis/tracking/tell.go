@@ -9,7 +9,8 @@ import (
 	"github.com/freshet-cache/freshet/track"
 )
 
-// tell tells this node's clients, and returns when they have been told or cut off.
+// tell notifies this node's clients, and returns when the pushes are with the operating system or the
+// connections are closed.
 func (t *Tracking) tell(k *track.Ticket[*resp.Conn], by cause) {
 	if k == nil {
 		return
@@ -44,7 +45,7 @@ func (t *Tracking) invalidate(c *resp.Conn, keys []string, own, bcast bool) {
 	}
 }
 
-// flushed tells clients that all they keep may be old.
+// flushed notifies clients that everything they keep may be old.
 func (t *Tracking) flushed(clients []*resp.Conn, by cause) {
 	var wg sync.WaitGroup
 	for _, c := range clients {
@@ -72,7 +73,7 @@ func (t *Tracking) all() (out []*resp.Conn) {
 	return out
 }
 
-// forgetAll tells every client of this node that all it keeps may be old.
+// forgetAll notifies every client of this node that everything it keeps may be old.
 func (t *Tracking) forgetAll(by cause) {
 	k := t.local.TakeIf(func(string, any) bool { return true })
 	t.flushed(t.all(), by)

@@ -1,25 +1,26 @@
 // Package tracking is CLIENT TRACKING across the nodes of a cluster: a client that keeps what it has
-// read is told when it changes, whichever node it reads at and whichever node the write is made at.
+// read is notified when it changes, whichever node it reads at and whichever node the write is made at.
 //
 // What may be relied on: before a write is acknowledged, every client that has read one of its keys,
-// or follows a prefix of one, has been told, or its connection is closed. "Told" means that the push
-// is with the operating system. A client that may have missed something is told that everything it
+// or follows a prefix of one, has been notified, or its connection is closed. "Notified" means that the push
+// is with the operating system. A client that may have missed a push is notified that everything it
 // keeps may be old.
 //
 // # How
 //
-// A node remembers who reads a key before it looks the key up, and tells them after the commit. So a
-// read either sees the write or is told of it.
+// A node remembers which clients read a key before it looks the key up, and notifies them after the
+// commit. So a read either sees the write or its client is notified.
 //
 // A client reads at node B what node A owns: B remembers the client, and A remembers the link over
-// which B asked, before A looks the key up. Before A acknowledges a write, B has told its clients and
-// said so. What A remembers ends with the link, and B then tells all clients that read through it.
+// which B asked, before A looks the key up. Before A acknowledges a write, B has notified its
+// clients and said so. What A remembers ends with the link, and B then notifies all clients that read
+// through it.
 //
 // The next owner of a slice knows nothing of all that. It announces itself to every node before it
-// acknowledges a write: they tell whoever has read a key of the slice, and ask the new owner to tell
-// them of the prefixes that their clients follow.
+// acknowledges a write: they notify the clients that have read a key of the slice, and tell the new owner
+// which prefixes their clients follow.
 //
-// What it costs: one look at an atomic counter for each write while nobody tracks anything; an entry
+// What it costs: one look at an atomic counter for each write while no client tracks anything; an entry
 // of package track for each key that is read with tracking; and for a write to such a key one request
 // to each node whose clients have read it.
 package tracking
@@ -83,7 +84,7 @@ type Options struct {
 	Context context.Context
 	// Clock tells when TTLs pass.
 	Clock clock.Clock
-	// Logger takes what other nodes fail to do. Default: nobody hears of it.
+	// Logger takes what other nodes fail to do. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -112,7 +113,7 @@ type Tracking struct {
 	lists   map[string]*sync.Mutex // one list of prefixes after the other, by address
 }
 
-// Asker is another node that may ask to be told, by the link it opened.
+// Asker is another node that may read here for its clients, by the link it opened.
 type Asker struct {
 	*link.Link
 	Addr    string // where the node is reached; empty if it did not say
@@ -127,10 +128,10 @@ type takeover struct {
 	done chan struct{}
 }
 
-// cause is who has written.
+// cause is the client whose write changed keys.
 type cause struct {
-	conn  int64 // the client's connection, 0 if nobody's; it is told behind its reply
-	write bool  // it was a write, of which a client with NOLOOP is not told
+	conn  int64 // the client's connection, 0 if none; it is notified behind its reply
+	write bool  // it was a write, of which a client with NOLOOP is not notified
 	reads bool  // together with reads, and the client is remembered for these
 }
 
@@ -159,7 +160,7 @@ type Counts struct {
 	Prefixes  int    // followed with BCAST
 	Links     int    // to other nodes, that clients have read through
 	Undecided uint64 // writes of unknown outcome that are followed up
-	Evicted   uint64 // keys of which clients were told because too many were remembered
+	Evicted   uint64 // keys that clients had to forget because too many were remembered
 	Pushes    uint64 // sent to clients
 }
 
@@ -176,8 +177,8 @@ func (t *Tracking) Counts() Counts {
 	return n
 }
 
-// Idle reports that nobody is to be told of anything, and no write has to wait: what a write changes
-// need not be known.
+// Idle reports that no client is to be notified of anything, and no write has to wait: the keys that a
+// write changes need not be known.
 func (t *Tracking) Idle() bool { return t.busy.Load() == 0 }
 
 // Wait returns when everything that runs in the background has ended, which it does after Context has.

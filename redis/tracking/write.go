@@ -11,14 +11,14 @@ import (
 	"github.com/freshet-cache/freshet/track"
 )
 
-// Writer is who has asked for a write. The zero value is nobody who tracks.
+// Writer is the client that has asked for a write. The zero value is a client that does not track.
 type Writer struct {
 	Conn  int64  // the client's connection at the node it is connected to, 0 if it does not track
 	From  *Asker // over whose link the write came; nil if the client is connected to this node
 	Reads bool   // the client reads in the same transaction, and is remembered for that
 }
 
-// Changed tells everybody of keys that were written, before the write is acknowledged.
+// Changed notifies all clients of keys that were written, before the write is acknowledged.
 func (t *Tracking) Changed(keys []string, w Writer) {
 	if t.Idle() || len(keys) == 0 {
 		return
@@ -40,8 +40,8 @@ func (t *Tracking) Changed(keys []string, w Writer) {
 	wg.Wait()
 }
 
-// tellNodes has other nodes tell their clients. One that does not say in time that
-// it has is cut off: then it knows that it may have missed something.
+// tellNodes has other nodes notify their clients. It closes the link of a node that does not
+// answer in time: that node then knows that it may have missed a message.
 func (t *Tracking) tellNodes(k *track.Ticket[*Asker], w Writer) {
 	ctx, cancel := context.WithTimeout(t.opt.Context, tellWait)
 	defer cancel()
@@ -65,8 +65,8 @@ func (t *Tracking) tellNodes(k *track.Ticket[*Asker], w Writer) {
 	k.Done()
 }
 
-// Doubtful tells everybody of keys whose write may have happened, or may yet: and
-// tells again when that is decided, for a client that reads meanwhile may see the old value.
+// Doubtful notifies all clients of keys whose write may have happened, or may still happen, and
+// notifies them again when that is decided: a client that reads in between may see the old value.
 func (t *Tracking) Doubtful(keys []string, w Writer) {
 	t.Changed(keys, w)
 	if t.undecided.Add(1) > settleMax {
@@ -101,21 +101,21 @@ func (t *Tracking) settle(keys []string) bool {
 	return false
 }
 
-// ForgetEverywhere tells all clients of all nodes that what they keep may be old. conn is the
-// connection of the client that asks for it, if it is one of this node: it is told behind its reply.
+// ForgetEverywhere notifies all clients of all nodes that everything they keep may be old. conn is the
+// connection of the client that asks for it, if it is one of this node: it is notified behind its reply.
 func (t *Tracking) ForgetEverywhere(conn int64) {
 	ctx, cancel := context.WithTimeout(t.opt.Context, tellWait)
 	defer cancel()
 	var wg sync.WaitGroup
 	for addr, lives := range t.n.Living(ctx) {
-		wg.Go(func() { _ = t.n.Insist(ctx, addr, appendInvalid(nil, cause{}, nil), lives) }) // it is told of each key besides
+		wg.Go(func() { _ = t.n.Insist(ctx, addr, appendInvalid(nil, cause{}, nil), lives) }) // its clients are notified of each key besides
 	}
 	t.forgetAll(cause{conn: conn})
 	wg.Wait()
 }
 
 // Interest notes that another node's clients read a key here, before it is looked
-// up. Nothing is noted without a link that can be told.
+// up. Nothing is noted without a link to notify the node over.
 func (t *Tracking) Interest(over *Asker, key string) {
 	if over == nil {
 		return
@@ -157,7 +157,7 @@ func (t *Tracking) invalid(message []byte) error {
 	return nil
 }
 
-// expire tells of keys whose TTLs have passed, until the node closes.
+// expire notifies clients of keys whose TTLs have passed, until the node closes.
 func (t *Tracking) expire() {
 	tick := time.NewTicker(endsBeat)
 	defer tick.Stop()
