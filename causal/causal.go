@@ -25,6 +25,7 @@ import (
 	"github.com/freshet-cache/freshet/causal/dot"
 	"github.com/freshet-cache/freshet/causal/mesh"
 	"github.com/freshet-cache/freshet/causal/wire"
+	"github.com/freshet-cache/freshet/internal/drive"
 	"github.com/freshet-cache/freshet/store/journal"
 )
 
@@ -147,10 +148,8 @@ type Server struct {
 	draining bool                     // the server takes no more writes
 	deadline atomic.Pointer[deadline] // shared by requests to the store that begin now
 
-	next chan mesh.Output // requests to the store, for a goroutine that has finished one
-	idle atomic.Int64
-
-	work sync.WaitGroup
+	work drive.Tasks
+	pool *drive.Pool[mesh.Output] // requests to the store
 	ctx  context.Context
 	stop context.CancelFunc
 }
@@ -166,9 +165,10 @@ func NewServer(opt ServerOptions) (*Server, error) {
 	if err := opt.check(); err != nil {
 		return nil, err
 	}
-	s := &Server{opt: opt, view: opt.View, changed: make(chan struct{}), next: make(chan mesh.Output), waiting: map[mesh.Op]chan answer{}, refused: map[mesh.Dot]error{}, settle: settling{upto: map[mesh.Incarnation]uint64{}, said: map[mesh.Incarnation]uint64{}, released: map[mesh.Incarnation]bool{}}, seeking: seeking{given: map[uint32]bool{}, begun: map[uint32]bool{}}}
+	s := &Server{opt: opt, view: opt.View, changed: make(chan struct{}), waiting: map[mesh.Op]chan answer{}, refused: map[mesh.Dot]error{}, settle: settling{upto: map[mesh.Incarnation]uint64{}, said: map[mesh.Incarnation]uint64{}, released: map[mesh.Incarnation]bool{}}, seeking: seeking{given: map[uint32]bool{}, begun: map[uint32]bool{}}}
 	s.pace.Store(int64(pollOften))
 	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.pool = drive.NewPool(s.ctx, &s.work, s.perform)
 	if !opt.Joins {
 		var settled mesh.Frontier
 		for o, n := range opt.Truncated {
@@ -264,6 +264,7 @@ func (s *Server) Close(ctx context.Context) error {
 	go func() {
 		defer close(done)
 		s.work.Wait()
+		s.pool.Wait()
 	}()
 	select {
 	case <-done:

@@ -69,36 +69,10 @@ func (s *Server) reply(r mesh.Reply) {
 	ch <- a
 }
 
-// spawn has each request to the store carried out in a goroutine of its own: an idle performer, or
-// a new one.
+// spawn has each request to the store carried out in a goroutine of its own.
 func (s *Server) spawn(asked []mesh.Output) {
 	for _, out := range asked {
-		select {
-		case s.next <- out:
-		default:
-			s.work.Go(func() { s.performer(out) })
-		}
-	}
-}
-
-// idlers is how many idle performers are kept. Their stacks have grown to what a request takes.
-const idlers = 64
-
-// performer carries out a request, and then waits for another one, unless enough performers are
-// idle.
-func (s *Server) performer(out mesh.Output) {
-	for {
-		s.perform(out)
-		if s.idle.Add(1) > idlers {
-			s.idle.Add(-1)
-			return
-		}
-		select {
-		case out = <-s.next:
-			s.idle.Add(-1)
-		case <-s.ctx.Done():
-			return
-		}
+		s.pool.Do(out)
 	}
 }
 

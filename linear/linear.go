@@ -29,6 +29,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/freshet-cache/freshet/clock"
+	"github.com/freshet-cache/freshet/internal/drive"
 	"github.com/freshet-cache/freshet/linear/clink"
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
@@ -149,7 +150,8 @@ type Cache[V any] struct {
 	broken     bool // an invariant failed: reads go to the store, and nothing is kept
 	retags     bool // a retag, which gives entries their current validity, is due
 
-	work tasks // requests to the store under way
+	work drive.Tasks // requests to the store under way
+	pool *drive.Pool[request]
 	ctx  context.Context
 	stop context.CancelFunc
 }
@@ -193,6 +195,7 @@ func New[V any](opt Options[V]) (*Cache[V], error) {
 		return nil, fmt.Errorf("linear: the map of entries: %w", err)
 	}
 	c.ctx, c.stop = context.WithCancel(context.Background())
+	c.pool = drive.NewPool(c.ctx, &c.work, c.performAll)
 	c.pod = clink.NewPod(clink.Options{Incarnation: rand.Uint64(), Drift: opt.Drift, Queue: opt.Queue, Tags: true, Entry: c.entry})
 	messenger, _ := opt.Peers.(Messenger)
 	c.members = newMembers(messenger, opt.Drift)
@@ -422,6 +425,7 @@ func (c *Cache[V]) Close(ctx context.Context) error {
 	c.stop()
 	<-done
 	c.work.Wait() // a lease that came meanwhile may have begun requests, which end at once
+	c.pool.Wait()
 	c.mu.Lock()
 	for op, w := range c.waiting { // their requests were cancelled, so the outcome is unknown
 		delete(c.waiting, op)

@@ -30,11 +30,14 @@ func (c *Cache[V]) carry(ctx context.Context, asked []request) {
 // spawn performs each request on a goroutine of its own.
 func (c *Cache[V]) spawn(asked []request) {
 	for _, r := range asked {
-		c.work.Go(func() {
-			for next := c.perform(r); len(next) > 0; next = c.perform(next[len(next)-1]) {
-				c.spawn(next[:len(next)-1])
-			}
-		})
+		c.pool.Do(r)
+	}
+}
+
+// performAll performs a request, and what the machine asks for then.
+func (c *Cache[V]) performAll(r request) {
+	for next := c.perform(r); len(next) > 0; next = c.perform(next[len(next)-1]) {
+		c.spawn(next[:len(next)-1])
 	}
 }
 

@@ -1,5 +1,5 @@
 // Package drive has what runtimes share that carry out what a machine asks: pauses that a context
-// ends, and waits between attempts that grow.
+// ends, waits between attempts that grow, goroutines for requests, and a count of what is under way.
 package drive
 
 import (

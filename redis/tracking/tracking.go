@@ -34,6 +34,7 @@ import (
 	"time"
 
 	"github.com/freshet-cache/freshet/clock"
+	"github.com/freshet-cache/freshet/internal/drive"
 	"github.com/freshet-cache/freshet/link"
 	"github.com/freshet-cache/freshet/resp"
 	"github.com/freshet-cache/freshet/shard"
@@ -95,7 +96,7 @@ type Tracking struct {
 	busy   atomic.Int64 // what there is to tell, or to wait for: 0 nearly always
 	local  *track.Table[*resp.Conn]
 	remote *track.Table[*Asker] // other nodes, by the links they opened
-	work   sync.WaitGroup
+	work   drive.Tasks
 
 	pushes, undecided atomic.Uint64
 

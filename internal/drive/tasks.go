@@ -1,27 +1,31 @@
-package linear
+package drive
 
 import "sync"
 
-// tasks counts background work. Go and Wait may be called at the same time, which a sync.WaitGroup
-// forbids, because a lease can arrive while the cache is being closed. The zero value is ready.
-type tasks struct {
+// Tasks counts background work. Go and Wait may be called at the same time, which a sync.WaitGroup
+// forbids, because a lease or a frame can arrive while a promise is being closed. The zero value is ready.
+type Tasks struct {
 	mu   sync.Mutex
 	n    int
 	idle chan struct{} // closed when n is 0 again; nil if nobody waits
 }
 
 // Go runs do on a goroutine of its own.
-func (t *tasks) Go(do func()) {
-	t.mu.Lock()
-	t.n++
-	t.mu.Unlock()
+func (t *Tasks) Go(do func()) {
+	t.begin()
 	go func() {
 		defer t.done()
 		do()
 	}()
 }
 
-func (t *tasks) done() {
+func (t *Tasks) begin() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.n++
+}
+
+func (t *Tasks) done() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.n--; t.n == 0 && t.idle != nil {
@@ -31,7 +35,7 @@ func (t *tasks) done() {
 }
 
 // Wait returns when no task runs.
-func (t *tasks) Wait() {
+func (t *Tasks) Wait() {
 	t.mu.Lock()
 	if t.n == 0 {
 		t.mu.Unlock()

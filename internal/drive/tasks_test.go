@@ -1,4 +1,4 @@
-package linear
+package drive
 
 import (
 	"runtime"
@@ -9,7 +9,7 @@ import (
 
 // Who waits does so for all that was begun before, whatever begins meanwhile.
 func TestTasks(t *testing.T) {
-	var all tasks
+	var all Tasks
 	var running atomic.Int64
 	var wg sync.WaitGroup
 	for range 4 {
