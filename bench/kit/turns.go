@@ -6,7 +6,7 @@ import (
 	"runtime"
 )
 
-// Turns has the systems take turns, in another order each round.
+// Turns runs the systems in turn, in another order each round.
 func Turns(ctx context.Context, opt Options, rounds int, do func(system string, round int) error) error {
 	for round := range rounds {
 		for i := range opt.Systems {
