@@ -16,8 +16,7 @@ import (
 // The systems of linear-remote, each followed by the one it is compared with.
 var remoteSystems = []string{"freshet-memory", "redis", "freshet-pebble", "redis-aof"}
 
-// beside says with which redis a freshet is compared: the one that keeps as much
-// when the machine fails.
+// beside maps each freshet to the redis with the same durability, with which it is compared.
 var beside = map[string]string{"freshet-memory": "redis", "freshet-pebble": "redis-aof"}
 
 // remoteCase is one measurement.
@@ -35,7 +34,7 @@ func (c remoteCase) op() string {
 	return "GET"
 }
 
-// shapes are the loads: of many connections, pipelined and not, and of one.
+// shapes are the loads: many connections with and without pipelining, and one connection.
 var shapes = [][2]int{{kit.RemoteConns, 1}, {kit.RemoteConns, 32}, {1, 1}}
 
 // remoteSizes are the sizes of a run of linear-remote.
@@ -94,7 +93,7 @@ func fill(ctx context.Context, addr string, keys int) error {
 	return nil
 }
 
-// measure lets the systems take turns.
+// measure runs the systems in turn.
 func (m *remoteRun) measure(ctx context.Context) error {
 	for round := range m.sizes.rounds + 1 {
 		for _, shape := range shapes {
@@ -112,7 +111,7 @@ func (m *remoteRun) measure(ctx context.Context) error {
 	return nil
 }
 
-// one measures one round of one case. The first round, which has the number 0, warms up.
+// one measures one round of one case. Round 0 warms up.
 func (m *remoteRun) one(ctx context.Context, c remoteCase, round int) error {
 	s := m.servers[c.system]
 	l, err := kit.NewLoad(ctx, s.Addrs[0], c.conns)
@@ -140,8 +139,7 @@ func (m *remoteRun) one(ctx context.Context, c remoteCase, round int) error {
 	return nil
 }
 
-// remoteVerdict reads and writes a few keys over several connections and has the
-// answers judged.
+// remoteVerdict reads and writes a few keys over several connections and checks the answers.
 func remoteVerdict(addr string, ops int, seed uint64) (checked, wrong int, err error) {
 	const clients, keys = 8, 20
 	began, all, errs := time.Now(), make([][]check.Op, clients), make([]error, clients)

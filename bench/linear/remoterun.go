@@ -48,8 +48,7 @@ func (m *remoteRun) row(c remoteCase) kit.Row {
 	return row
 }
 
-// goals are of what is durable alike: throughput where commands are pipelined, latency
-// where they are not.
+// goals compares systems of the same durability: by throughput with pipelining, by latency without.
 func (m *remoteRun) goals(c remoteCase) {
 	other := c
 	if other.system = beside[c.system]; !m.rounds.Has(other) {
@@ -78,7 +77,7 @@ func remoteTables(r *kit.Report) []kit.Table {
 	}
 }
 
-// remotePlots draws what the table of ratios says, or, if nothing was compared, rates.
+// remotePlots shows the table of ratios or, if there are none, rates.
 func remotePlots(r *kit.Report) (out []kit.Plot) {
 	load := func(row kit.Row) string {
 		return fmt.Sprintf("%s\nc=%v P=%v", row["op"], row["connections"], row["pipeline"])

@@ -68,7 +68,7 @@ func reshardPlots(r *kit.Report) []kit.Plot {
 	return []kit.Plot{p}
 }
 
-// linearReshard is figure 13a: reads and writes while keys move.
+// linearReshard reproduces figure 13a: reads and writes while keys move.
 func linearReshard(ctx context.Context, opt kit.Options) (r *kit.Report, err error) {
 	m := &reshardRun{opt: opt, sizes: reshardSizesOf(opt), moved: map[string]*moved{}, result: kit.NewReport()}
 	dir, err := kit.Scratch("reshard")
