@@ -14,56 +14,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/freshet-cache/freshet/node/promise"
 	"github.com/freshet-cache/freshet/resp"
 )
-
-const (
-	adminTimeout = 10 * time.Second
-	defaultBeat  = time.Second
-)
-
-// State is the cluster as freshet status and FR.STATE show it.
-type State struct {
-	Version string       `json:"version"`
-	Cluster string       `json:"cluster"`
-	Uptime  string       `json:"uptime"`
-	Gen     uint64       `json:"generation"`
-	Nodes   []NodeState  `json:"nodes"`
-	Slices  []SliceState `json:"slices"`
-	Rings   []RingState  `json:"rings,omitempty"` // of spaces, as this node sees them
-	Health  Health       `json:"health"`
-}
-
-// RingState says who serves a space, as a node sees it.
-type RingState = promise.Group
-
-// NodeState is one node.
-type NodeState struct {
-	ID       string `json:"id"`
-	Addr     string `json:"addr"`
-	Admin    string `json:"admin"`
-	Ready    bool   `json:"ready"`
-	Draining bool   `json:"draining"`
-	Slices   int    `json:"slices"`
-	Conns    int    `json:"connections"`
-	Entries  int    `json:"entries"`
-	Hits     uint64 `json:"hits"`
-	Misses   uint64 `json:"misses"`
-	Problem  string `json:"problem,omitempty"` // why its process can move no slices, though it should
-
-	Lost     bool      `json:"lost,omitempty"`       // it does not answer, and owns what it owned until then
-	Since    time.Time `json:"lost_since,omitzero"`  // when it was lost
-	Writable time.Time `json:"writable_at,omitzero"` // when others take writes for its slices; zero: not known
-}
-
-// SliceState is one slice. Keys are quoted where they are not plain text.
-type SliceState struct {
-	Range    string   `json:"range"`
-	Gen      uint64   `json:"generation"`
-	Node     string   `json:"node"`
-	Replicas []string `json:"replicas,omitempty"` // of its one key
-}
 
 func (p *Process) stateJSON(ctx context.Context) []byte {
 	b, _ := json.Marshal(p.State(ctx))

@@ -27,7 +27,7 @@ func (n *Node) Gets(c *resp.Conn, cmd *resp.Command, keys [][]byte, w *resp.Writ
 		names = append(names, view(k))
 	}
 	s.names = names
-	track := c.Tracks() && n.track.reading(c, keys, w)
+	track := c.Tracks() && n.track.Reading(c, keys, w)
 	if len(s.out) < len(names) {
 		s.out = make([]linear.Entry[string], 2*len(names))
 	}
@@ -39,7 +39,7 @@ func (n *Node) Gets(c *resp.Conn, cmd *resp.Command, keys [][]byte, w *resp.Writ
 				break
 			}
 			if track {
-				n.track.read(keys[at+i], e)
+				n.track.Read(keys[at+i], e.TTL)
 			}
 			s.copy += uint64(flag(e.Copy))
 			if redis.Value(e, w); len(w.Bytes()) > gatherBytes {

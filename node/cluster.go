@@ -13,7 +13,6 @@ import (
 
 	"github.com/freshet-cache/freshet/internal/drive"
 	"github.com/freshet-cache/freshet/internal/packed"
-	"github.com/freshet-cache/freshet/leader"
 	"github.com/freshet-cache/freshet/leader/embedded"
 	"github.com/freshet-cache/freshet/leader/etcd"
 	"github.com/freshet-cache/freshet/link"
@@ -21,20 +20,6 @@ import (
 	"github.com/freshet-cache/freshet/resp"
 	"github.com/freshet-cache/freshet/shard/lease"
 )
-
-const (
-	openTimeout  = 30 * time.Second // to reach a store or a coordinator that may be starting too
-	stateTimeout = time.Second      // for other nodes to say how they are
-	leaveTimeout = 10 * time.Second // to hand slices over before a stop
-	partTimeout  = 2 * time.Second  // for other nodes to take the answers to what they have asked
-	maxMembers   = 1024
-)
-
-// coordinator keeps what the assigner must not forget.
-type coordinator interface {
-	leader.Coordinator
-	Close() error
-}
 
 // coordinate finds out who keeps the assignments, and what this cluster is called.
 func (p *Process) coordinate() error {
@@ -71,16 +56,6 @@ func (p *Process) coordinate() error {
 	return nil
 }
 
-// maxFrame is the longest that nodes say to each other: any command that a client may
-// send, and what surrounds it.
-func (p *Process) maxFrame() int { return max(64<<20, 2*p.cfg.MaxValue) + 4<<20 }
-
-// leads reports whether this process has the assigner that others ask. The coordinator
-// may still name this address because of a process that was here before.
-func (p *Process) leads() bool {
-	return p.assigner != nil && p.leaderAddr() == p.nodes[0].addr && p.assigner.Leads()
-}
-
 // hello asks the process at addr for the name of its cluster, which may be starting
 // only now.
 func (p *Process) hello(addr string) (string, error) {
@@ -105,13 +80,6 @@ func (p *Process) hello(addr string) (string, error) {
 			return "", fmt.Errorf("--coordinator %s%s: no freshet answers there: %w; start it first, with the embedded coordinator and the same password", joinScheme, addr, err)
 		}
 	}
-}
-
-// applicant is a node that has asked this process's assigner for leases.
-type applicant struct {
-	addr string
-	link *link.Link // which it opened
-	seen time.Time
 }
 
 // toNode carries an assigner's message over the link that the node opened.
@@ -195,17 +163,6 @@ func (p *Process) forget(broken *link.Link) {
 	defer p.mu.Unlock()
 	maps.DeleteFunc(p.members, func(_ string, m applicant) bool { return m.link == broken })
 }
-
-// fail ends the process: it cannot be part of the cluster.
-func (p *Process) fail(why string) {
-	select {
-	case p.failed <- fmt.Errorf("refused by the cluster: %s", why):
-	default:
-	}
-}
-
-// Failed tells that the process cannot go on, and why: stop it.
-func (p *Process) Failed() <-chan error { return p.failed }
 
 // who are the addresses of the cluster's nodes, as the assigner has heard of them.
 func (p *Process) who(ctx context.Context) []string {

@@ -1,22 +1,18 @@
 package node
 
 import (
-	"cmp"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"os"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/freshet-cache/freshet/internal/eventlog"
 	"github.com/freshet-cache/freshet/leader/etcd"
 )
 
@@ -74,55 +70,6 @@ func Defaults() Config {
 		MaxKey: 4 << 10, MaxValue: 16 << 20, Memory: 256 << 20, MaxConns: 10_000,
 		TrackingKeys: 1_000_000, ReplicateAt: 100_000, MaxReplicas: 4, CausalKeys: 1_000_000, LogLevel: "info", LogFormat: "text",
 	}
-}
-
-// Check says everything that is wrong with the configuration.
-func (c *Config) Check() error {
-	var errs []error
-	add := func(bad bool, format string, a ...any) {
-		if bad {
-			errs = append(errs, fmt.Errorf(format, a...))
-		}
-	}
-	for flag, addr := range map[string]string{"listen": c.Listen, "admin": c.Admin} {
-		host, port, err := net.SplitHostPort(addr)
-		n, err2 := strconv.Atoi(port)
-		add(err != nil || err2 != nil || n < 0 || n > 65535, "--%s %q is not HOST:PORT", flag, addr)
-		add(err == nil && !loopback(host) && c.Password == "" && !c.Insecure,
-			"--%s %s can be reached from other machines: set a password, or say --insecure", flag, addr)
-	}
-	add(c.kind() == "", "--store %q is not known; use pebble:, memory:, postgres://..., mysql://... or etcd://...", redacted(c.Store))
-	leaderAddr, joins := strings.CutPrefix(c.Coordinator, joinScheme)
-	_, _, err := net.SplitHostPort(leaderAddr)
-	add(joins && err != nil, "--coordinator %s: what follows %s is not HOST:PORT", redacted(c.Coordinator), joinScheme)
-	reached := cmp.Or(c.Advertise, c.Listen)
-	host, port, err := net.SplitHostPort(reached)
-	add(c.Advertise != "" && (err != nil || port == "" || port == "0"), "--advertise %q is not HOST:PORT", c.Advertise)
-	ip := net.ParseIP(host)
-	add(err == nil && c.Coordinator != "embedded" && (host == "" || ip != nil && ip.IsUnspecified()),
-		"other processes cannot reach this one at %s: say --advertise HOST:PORT", reached)
-	_, onEtcd, err := c.etcd()
-	add(err != nil, "--coordinator %s: %v", redacted(c.Coordinator), err)
-	add(c.Coordinator != "embedded" && !joins && !onEtcd, "--coordinator %q is not known; use embedded, freshet://HOST:PORT or etcd://HOST:PORT,...", redacted(c.Coordinator))
-	add((joins || onEtcd) && !c.shared(), "--coordinator %s makes this process one of several, which need a store that they share: --store postgres://..., mysql://... or etcd://...", redacted(c.Coordinator))
-	add(c.NodeID == "" || strings.ContainsAny(c.NodeID, "/ \r\n"), "--node-id %q is empty or has a slash or space in it", c.NodeID)
-	add(c.Nodes < 1 || c.Nodes > 64, "--nodes %d is not between 1 and 64", c.Nodes)
-	add(c.Lease < 100*time.Millisecond || c.Lease > time.Hour, "--lease %v is not between 100ms and 1h", c.Lease)
-	add(c.Timeout < 10*time.Millisecond, "--timeout %v is shorter than 10ms", c.Timeout)
-	add(c.MaxKey < 1 || c.MaxKey > 1<<20, "--max-key %d is not between 1 and 1 MiB", c.MaxKey)
-	add(c.MaxValue < 1 || c.MaxValue > 256<<20, "--max-value %d is not between 1 and 256 MiB", c.MaxValue)
-	add(c.MaxConns < 1, "--max-conns %d is not positive", c.MaxConns)
-	add(c.TrackingKeys < 1, "--tracking-keys %d is not positive", c.TrackingKeys)
-	add(c.CausalMemory < 0, "--causal-memory %d is negative", c.CausalMemory)
-	add(c.CausalKeys < 1, "--causal-keys %d is not positive", c.CausalKeys)
-	errs = append(errs, c.Spaces.check(c))
-	add(c.LogLevel != "" && !slices.Contains(eventlog.Levels, c.LogLevel), "--log-level %q is not known; use %s", c.LogLevel, strings.Join(eventlog.Levels, ", "))
-	add(c.LogFormat != "" && !slices.Contains(eventlog.Formats, c.LogFormat), "--log-format %q is not known; use %s", c.LogFormat, strings.Join(eventlog.Formats, " or "))
-	add(c.ReplicateAt < 0, "--replicate-above %d is negative; 0 replicates no key by itself", c.ReplicateAt)
-	add(c.MaxReplicas < 1 || c.MaxReplicas > 63, "--max-replicas %d is not between 1 and 63", c.MaxReplicas)
-	add((c.TLSCert == "") != (c.TLSKey == ""), "--tls-cert and --tls-key go together")
-	add(c.Store != "memory:" && c.Data == "" && !joins && !onEtcd, "--data is empty; name a directory, or use --store memory:")
-	return errors.Join(errs...)
 }
 
 const joinScheme = "freshet://"
@@ -217,4 +164,35 @@ func at(addr string, i int) string {
 		n += i
 	}
 	return net.JoinHostPort(host, strconv.Itoa(n))
+}
+
+// causalMemory bounds what the keys of a space take in memory.
+func (c *Config) causalMemory() int {
+	if c.CausalMemory > 0 {
+		return int(c.CausalMemory)
+	}
+	return int(c.Memory)
+}
+
+// kind is the store that --store names, by the scheme of its URL; empty if it is not
+// known.
+func (c *Config) kind() string {
+	scheme, _, remote := strings.Cut(c.Store, "://")
+	switch {
+	case c.Store == "pebble:" || c.Store == "memory:":
+		return strings.TrimSuffix(c.Store, ":")
+	case remote && (scheme == "postgres" || scheme == "postgresql"):
+		return "postgres"
+	case remote && (scheme == "etcd" || scheme == "etcds"):
+		return "etcd"
+	case remote && scheme == "mysql":
+		return scheme
+	}
+	return ""
+}
+
+// shared reports whether several processes can use the store.
+func (c *Config) shared() bool {
+	k := c.kind()
+	return k == "postgres" || k == "mysql" || k == "etcd"
 }

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"time"
@@ -9,31 +8,30 @@ import (
 	"github.com/freshet-cache/freshet/internal/packed"
 	"github.com/freshet-cache/freshet/linear"
 	"github.com/freshet-cache/freshet/peer"
+	"github.com/freshet-cache/freshet/redis/tracking"
 	"github.com/freshet-cache/freshet/resp"
 )
 
 // What nodes say to each other, as frames of a link: leases as messages, reads
-// and commands as requests. Each begins with a version and a kind; peer.Named is a kind too.
+// and commands as requests. Each begins with a version and a kind. Kinds of their own have
+// peer.Named and the messages of redis/tracking.
 const (
 	frameVersion = 5
 
-	frameLease    byte = 'L' // a message of shard/lease
-	frameRead     byte = 'R' // a key; answered by an entry
-	frameRun      byte = 'C' // commands; answered by their replies
-	frameStamp    byte = 'E' // a key; answered by whether it exists, and its version
-	frameNo       byte = 'N' // a text: the sender of a renewal cannot be part of the cluster
-	frameHello    byte = 'H' // asks for the name of the cluster
-	frameWho      byte = 'W' // asks for the nodes that the assigner has heard of
-	frameState    byte = 'S' // asks for the state of one node
-	frameTrack    byte = 'T' // a key; answered by an entry, and the sender is told when it changes
-	frameInvalid  byte = 'I' // keys that have changed: the receiver's clients are to be told
-	frameFollow   byte = 'F' // prefixes of keys that the sender is to be told of
-	frameAcquired byte = 'A' // an address and slices: the node there owns them from here on
-	frameLiving   byte = 'G' // asks for the nodes that the assigner has heard of lately
-	frameMove     byte = 'M' // a key and a node's id: the key's slice is to move there, or be cut if there is no id
-	frameCopies   byte = 'P' // a key and a number: so many replicas it is to have beside its owner
-	frameMember   byte = 'K' // a message about a key that the sender and the receiver share
-	frameMembers  byte = 'J' // asks how the members of the cluster are
+	frameLease   byte = 'L' // a message of shard/lease
+	frameRead    byte = 'R' // a key; answered by an entry
+	frameRun     byte = 'C' // commands; answered by their replies
+	frameStamp   byte = 'E' // a key; answered by whether it exists, and its version
+	frameNo      byte = 'N' // a text: the sender of a renewal cannot be part of the cluster
+	frameHello   byte = 'H' // asks for the name of the cluster
+	frameWho     byte = 'W' // asks for the nodes that the assigner has heard of
+	frameState   byte = 'S' // asks for the state of one node
+	frameTrack   byte = 'T' // a key; answered by an entry, and the sender is told when it changes
+	frameLiving  byte = 'G' // asks for the nodes that the assigner has heard of lately
+	frameMove    byte = 'M' // a key and a node's id: the key's slice is to move there, or be cut if there is no id
+	frameCopies  byte = 'P' // a key and a number: so many replicas it is to have beside its owner
+	frameMember  byte = 'K' // a message about a key that the sender and the receiver share
+	frameMembers byte = 'J' // asks how the members of the cluster are
 )
 
 // laneOf is the lane of a request.
@@ -48,11 +46,6 @@ func laneOf(frame []byte) peer.Lane {
 		return peer.Writes
 	}
 	return peer.Control
-}
-
-// ask sends a request to another node. See peer.Peers.Call for its errors.
-func (n *Node) ask(ctx context.Context, addr string, frame []byte) ([]byte, error) {
-	return n.peers.Call(ctx, addr, laneOf(frame), frame)
 }
 
 // The first byte of an answer.
@@ -75,8 +68,13 @@ type job struct {
 	watch  []watched     // keys that must not have changed
 	cmds   [][][]byte
 
-	conn *resp.Conn // the client's, if it is connected to this node
-	from *asker     // over whose link the job came; nil if conn is here
+	conn *resp.Conn      // the client's, if it is connected to this node
+	from *tracking.Asker // over whose link the job came; nil if conn is here
+}
+
+// writer is who has sent the job, for client tracking.
+func (j *job) writer() tracking.Writer {
+	return tracking.Writer{Conn: j.by, From: j.from, Reads: j.track}
 }
 
 // Flags of a job.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/freshet-cache/freshet/linear"
 	"github.com/freshet-cache/freshet/peer"
-	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/redis/tracking"
 )
 
 // noFlags is the place of the flags in a frame that has none.
@@ -90,52 +90,6 @@ func TestEntriesArriveWhole(t *testing.T) {
 	}
 }
 
-// What has changed, and by whom, arrives whole. A list of no keys is not the same as no list, which
-// means that everything may have changed.
-func TestInvalidationsArriveWhole(t *testing.T) {
-	for _, c := range []struct {
-		by   cause
-		keys []string
-	}{
-		{cause{write: true}, nil},
-		{cause{write: true}, []string{"k"}},
-		{cause{conn: 300, write: true}, []string{"", "a\x00b"}},
-		{cause{conn: 1, write: true, reads: true}, []string{"a", "b", "c"}},
-	} {
-		frame := appendInvalid(nil, c.by, c.keys)
-		by, keys, err := decodeInvalid(frame)
-		if err != nil || by != c.by || !reflect.DeepEqual(keys, c.keys) {
-			t.Errorf("%+v %q is read as %+v %q, %v", c.by, c.keys, by, keys, err)
-		}
-		read := func(b []byte) error { _, _, err := decodeInvalid(b); return err }
-		refuses(t, "an invalidation", frame, 2, read)
-		if frame[2] ^= 1; read(frame) == nil {
-			t.Errorf("%q is taken with the other flag for everything", c.keys)
-		}
-	}
-	if _, _, err := decodeInvalid(appendInvalid(nil, cause{conn: -1}, []string{"k"})); err == nil {
-		t.Error("a connection with a number below 0 is taken")
-	}
-}
-
-// A takeover announcement names the new owner and its slices, the last one without an end.
-func TestAnnouncementsArriveWhole(t *testing.T) {
-	all := []*takeover{{Range: lease.Range{High: "b"}}, {Range: lease.Range{Low: "k", High: "l"}}, {Range: lease.Range{Low: "x"}}}
-	for n := range len(all) + 1 {
-		frame := appendAcquired(nil, "host:1", all[:n])
-		addr, got, err := decodeAcquired(frame)
-		if err != nil || addr != "host:1" || len(got) != n {
-			t.Fatalf("%d slices are read as %d of %q, %v", n, len(got), addr, err)
-		}
-		for i := range got {
-			if got[i].Range != all[i].Range {
-				t.Errorf("slice %d is read as %v", i, got[i].Range)
-			}
-		}
-		refuses(t, "an announcement", frame, noFlags, func(b []byte) error { _, _, err := decodeAcquired(b); return err })
-	}
-}
-
 // Each request takes the link that is meant for it, so that neither leases nor what tracking clients
 // are told of wait behind large values.
 func TestRequestsHaveTheirLanes(t *testing.T) {
@@ -144,7 +98,7 @@ func TestRequestsHaveTheirLanes(t *testing.T) {
 		peer.Reads:   {{frameVersion, frameRead, 'k'}, {frameVersion, frameStamp, 'k'}},
 		peer.Writes:  {run(job{}), run(job{track: true, multi: true})},
 		peer.Tracked: {run(job{by: 7}), run(job{by: 7, multi: true, track: true})},
-		peer.Control: {{frameVersion, frameLease}, {frameVersion, frameHello}, {frameVersion, frameMembers}, appendAcquired(nil, "a", nil)},
+		peer.Control: {{frameVersion, frameLease}, {frameVersion, frameHello}, {frameVersion, frameMembers}, {frameVersion, tracking.Acquired}},
 	} {
 		for _, f := range frames {
 			if got := laneOf(f); got != in {

@@ -4,22 +4,10 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/freshet-cache/freshet/redis"
 	"github.com/freshet-cache/freshet/resp"
 )
-
-// Health is how the cluster is, in one word, as one process sees it.
-type Health struct {
-	// Status is SAFE if every slice takes writes and no node is lost, and else WAITING.
-	Status     string          `json:"status"`
-	Unwritable int             `json:"unwritable_slices"`
-	Writable   time.Time       `json:"writable_at,omitzero"` // when all take writes again; zero: now, or not known
-	Lost       []ClusterMember `json:"lost"`
-	StoreAway  bool            `json:"store_away"`
-}
 
 // Health is how the cluster is.
 func (p *Process) Health() Health {
@@ -36,21 +24,6 @@ func (p *Process) Health() Health {
 		h.Status = "WAITING"
 	}
 	return h
-}
-
-// String says it in lines.
-func (h Health) String() string {
-	var b strings.Builder
-	for _, m := range h.Lost {
-		b.WriteString(lostText(m) + "\n")
-	}
-	if h.Unwritable > 0 {
-		fmt.Fprintf(&b, "%d slices take no writes\n", h.Unwritable)
-	}
-	if h.StoreAway {
-		b.WriteString("the store does not answer\n")
-	}
-	return b.String()
 }
 
 // readyz answers whether this node serves; the rest of the cluster is named, and does

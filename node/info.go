@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/prometheus/procfs"
@@ -60,7 +59,7 @@ func infoServer(n *Node, line func(string, ...any)) {
 }
 
 func infoClients(n *Node, line func(string, ...any)) {
-	line("connected_clients:%d\r\nmaxclients:%d\r\nblocked_clients:0\r\ntracking_clients:%d", n.server.Stats().Conns, n.p.cfg.MaxConns, n.track.counts().clients)
+	line("connected_clients:%d\r\nmaxclients:%d\r\nblocked_clients:0\r\ntracking_clients:%d", n.server.Stats().Conns, n.p.cfg.MaxConns, n.track.Counts().Clients)
 }
 
 // residentBytes is what the process takes of the machine's memory; 0 if that is not known.
@@ -84,12 +83,12 @@ func infoMemory(n *Node, line func(string, ...any)) {
 func infoPersistence(_ *Node, line func(string, ...any)) { line("loading:0\r\nasync_loading:0") }
 
 func infoStats(n *Node, line func(string, ...any)) {
-	st, tr := n.server.Stats(), n.track.counts()
+	st, tr := n.server.Stats(), n.track.Counts()
 	line("total_connections_received:%d\r\ntotal_commands_processed:%d\r\ninstantaneous_ops_per_sec:%d\r\ntotal_net_input_bytes:%d\r\ntotal_net_output_bytes:%d",
 		st.Total, st.Commands, n.rate.now(st.Commands, time.Now()), st.In, st.Out)
 	line("rejected_connections:%d\r\nacl_access_denied_auth:%d\r\nexpired_keys:%d\r\nevicted_keys:%d\r\nkeyspace_hits:%d\r\nkeyspace_misses:%d",
 		st.Rejected, st.Denied, n.m.expired.Load(), n.cache.Evictions(), n.m.hits.Load(), n.m.missed.Load())
-	line("tracking_total_keys:%d\r\ntracking_total_prefixes:%d\r\nunexpected_error_replies:0\r\ntotal_error_replies:%d", tr.keys, tr.prefixes, st.Protocol+st.Denied)
+	line("tracking_total_keys:%d\r\ntracking_total_prefixes:%d\r\nunexpected_error_replies:0\r\ntotal_error_replies:%d", tr.Keys, tr.Prefixes, st.Protocol+st.Denied)
 }
 
 func infoReplication(_ *Node, line func(string, ...any)) { line("role:master\r\nconnected_slaves:0") }
@@ -133,37 +132,6 @@ func infoKeyspace(n *Node, line func(string, ...any)) {
 func infoFreshet(n *Node, line func(string, ...any)) {
 	running, removed, last := n.flushing.state()
 	line("flush_running:%d\r\nflush_removed_keys:%d\r\nflush_last:%s", map[bool]int{true: 1}[running], removed, last)
-}
-
-// opsRate is the rate of commands between two times that it is asked for.
-type opsRate struct {
-	mu    sync.Mutex
-	at    time.Time
-	count uint64
-	rate  uint64
-}
-
-func (r *opsRate) now(count uint64, at time.Time) uint64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch past := at.Sub(r.at); {
-	case r.at.IsZero():
-		r.at, r.count = at, count
-	case past >= 100*time.Millisecond:
-		r.rate = uint64(float64(count-r.count) / past.Seconds())
-		r.at, r.count = at, count
-	}
-	return r.rate
-}
-
-// keyCount is the number of keys in the store, for INFO. Counting may be a long query, so
-// it is done at most once in a hundred times as long as it took, and the last result is
-// told meanwhile.
-type keyCount struct {
-	mu    sync.Mutex
-	keys  int
-	known bool
-	next  time.Time
 }
 
 const (

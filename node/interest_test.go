@@ -1,20 +1,22 @@
 package node
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"net"
 	"runtime"
 	"testing"
 
 	"github.com/freshet-cache/freshet/linear"
+	"github.com/freshet-cache/freshet/link"
+	"github.com/freshet-cache/freshet/redis/tracking"
 )
 
 // Another node's interest in a key is noted before the key is looked up: whoever writes in
 // between is then told of, or what is looked up is what was written.
 func TestInterestIsNotedBeforeTheLookUp(t *testing.T) {
-	p := start(t, nil)
-	n := p.nodes[0]
-	other := &asker{}
+	n := start(t, func(c *Config) { c.TrackingKeys = 1 }).nodes[0]
 	for name, frame := range map[string][]byte{
 		"a read":        append([]byte{frameVersion, frameTrack}, "k"...),
 		"a command":     (&job{proto: 3, track: true, by: 9, cmds: [][][]byte{{[]byte("MGET"), []byte("k"), []byte("other")}}}).append(nil),
@@ -25,42 +27,46 @@ func TestInterestIsNotedBeforeTheLookUp(t *testing.T) {
 			if err := n.cache.Set(ctx, "k", "before"); err != nil {
 				t.Fatal(err)
 			}
-			asker := &asker{}
-			defer n.track.remote.Forget(asker)
-			n.track.remote.Add("held", other, nil)
-			defer n.track.remote.Forget(other)
-			locked, release, free := make(chan struct{}), make(chan struct{}), make(chan struct{})
-			go func() { // nothing can be noted meanwhile
-				defer close(free)
-				n.track.remote.TakeIf(func(key string, _ any) bool {
-					if key == "held" {
-						close(locked)
-						<-release
-					}
-					return false
-				})
-			}()
-			<-locked
+			noting, release := make(chan struct{}), make(chan struct{})
+			other := askerThat(t, func() { // is told that a key goes, while the interest in the next one is noted
+				noting <- struct{}{}
+				<-release
+			})
+			n.track.Interest(other, "held")
 			reply := make(chan []byte, 1)
-			go func() { reply <- n.serve(ctx, frame, asker) }()
-			for !asker.asked.Load() { // it is about to be noted
-				runtime.Gosched()
-			}
+			go func() { reply <- n.serve(ctx, frame, askerThat(t, func() {})) }()
+			<-noting
 			if err := n.cache.Set(ctx, "k", "after"); err != nil {
 				t.Fatal(err)
 			}
 			close(release)
-			<-free
 			if got := <-reply; !bytes.Contains(got, []byte("after")) {
 				t.Errorf("a write before the interest was noted is neither seen nor told of: %q", got)
 			}
-			if k := n.track.remote.Take("k"); k == nil || len(k.Tell[asker]) != 1 {
+			if n.track.Counts().PeerKeys != 1 {
 				t.Error("the interest is not noted")
-			} else {
-				k.Done()
 			}
+			n.track.ForgetEverywhere(0)
 		})
 	}
+}
+
+// askerThat is another node, which does something when it is told that a key has changed.
+func askerThat(t *testing.T, does func()) *tracking.Asker {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	there := link.New(theirs, bufio.NewReader(theirs), link.Options{Request: func(context.Context, []byte) []byte {
+		does()
+		return []byte{answerDone}
+	}})
+	here := link.New(ours, bufio.NewReader(ours), link.Options{})
+	t.Cleanup(func() {
+		here.Close()
+		there.Close()
+		here.Wait()
+		there.Wait()
+	})
+	return &tracking.Asker{Link: here}
 }
 
 // A write of unknown outcome is told of at once, and again when it is decided, which is
@@ -80,16 +86,16 @@ func TestDoubtfulWritesAreToldWhenTheyAreDecided(t *testing.T) {
 		})
 	}()
 	<-begun
-	n.track.doubtful([]string{"k"}, &job{})
+	n.track.Doubtful([]string{"k"}, tracking.Writer{})
 	c.hears("[invalidate [k]]")
 	c.do("get", "k")
 	c.hears()
-	if n.track.undecided.Load() != 1 {
+	if n.track.Counts().Undecided != 1 {
 		t.Error("it counts as decided while an earlier write is under way")
 	}
 	close(release)
 	<-over
-	for n.track.undecided.Load() != 0 {
+	for n.track.Counts().Undecided != 0 {
 		runtime.Gosched()
 	}
 	c.hears("[invalidate [k]]")

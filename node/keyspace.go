@@ -5,9 +5,6 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"strconv"
-	"sync"
-	"time"
-	"unsafe"
 
 	"github.com/freshet-cache/freshet/internal/packed"
 	"github.com/freshet-cache/freshet/redis"
@@ -44,63 +41,6 @@ var ownCommands = []resp.Command{
 		Summary: "FR.LINK version [address [space]]: turns the connection into a link between nodes.", Since: "0.1.0"},
 }
 
-// view looks at bytes as a string for as long as they do not change: for look-ups.
-func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
-
-// other runs the commands that are not about the values of keys.
-func (n *Node) other(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.Writer) {
-	ctx, cancel := context.WithTimeout(c.Context(), n.p.cfg.Timeout)
-	defer cancel()
-	if n.ofPromise(ctx, cmd.Name, args, w) {
-		return
-	}
-	w.MayBlock()
-	switch cmd.Name {
-	case "watch":
-		n.watch(c, args, w)
-	case "unwatch":
-		if s, ok := c.State.(*session); ok {
-			s.watch = nil
-		}
-		w.SimpleString("OK")
-	case "scan":
-		n.scan(ctx, args, w)
-	case "keys":
-		n.keys(ctx, string(args[1]), w)
-	case "dbsize":
-		if count, err := n.p.store.Count(ctx); err != nil {
-			w.Error(errorText(err))
-		} else {
-			w.Int(int64(count))
-		}
-	case "randomkey":
-		n.randomKey(ctx, w)
-	case "flushdb", "flushall":
-		n.flush(c, args, w)
-	case "info":
-		w.Verbatim(n.info(args[1:]))
-	case "config":
-		n.config(c, args, w)
-	case "time":
-		now := time.Now()
-		w.Array(2)
-		w.BulkString(strconv.FormatInt(now.Unix(), 10))
-		w.BulkString(strconv.Itoa(now.Nanosecond() / 1000))
-	case "script":
-		redis.Scripting(args, w)
-	case "fr.help":
-		n.help(args, w)
-	case "fr.link":
-		n.link(c, args, w)
-	case "fr.explain":
-		n.explain(ctx, args[1], w)
-	case "fr.state":
-		w.Bulk(n.p.stateJSON(c.Context()))
-	default:
-		n.administer(ctx, cmd.Name, args, w)
-	}
-}
-
 // administer changes who owns what.
 func (n *Node) administer(ctx context.Context, name string, args [][]byte, w *resp.Writer) {
 	switch name {
@@ -130,35 +70,6 @@ func (n *Node) administer(ctx context.Context, name string, args [][]byte, w *re
 	default:
 		w.Error("ERR " + name + " is not supported")
 	}
-}
-
-// cursors remember where scans go on: clients want a number, and a key is none.
-// The oldest is forgotten when there are too many.
-type cursors struct {
-	mu   sync.Mutex
-	last uint64
-	from map[uint64]string
-}
-
-const maxCursors = 16384
-
-func (s *cursors) put(key string) uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.from == nil {
-		s.from, s.last = map[uint64]string{}, rand.Uint64N(1<<32)<<20 // another incarnation's cursors must not fit
-	}
-	s.last++
-	s.from[s.last] = key
-	delete(s.from, s.last-maxCursors)
-	return s.last
-}
-
-func (s *cursors) get(n uint64) (string, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key, ok := s.from[n]
-	return key, ok
 }
 
 func (n *Node) scan(ctx context.Context, args [][]byte, w *resp.Writer) {

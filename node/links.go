@@ -12,7 +12,9 @@ import (
 
 	"github.com/freshet-cache/freshet/link"
 	"github.com/freshet-cache/freshet/peer"
+	"github.com/freshet-cache/freshet/redis/tracking"
 	"github.com/freshet-cache/freshet/resp"
+	"github.com/freshet-cache/freshet/shard/lease"
 )
 
 // link lets another node have a connection as a link.
@@ -33,7 +35,7 @@ func (n *Node) link(c *resp.Conn, args [][]byte, w *resp.Writer) {
 	c.Hijack(func(nc net.Conn, r *bufio.Reader) {
 		var l *link.Link
 		defer func() { n.linked(l, false) }()
-		over := &asker{addr: from}
+		over := &tracking.Asker{Addr: from}
 		made := make(chan struct{})
 		l = link.New(nc, r, link.Options{MaxFrame: n.p.maxFrame(), Request: func(ctx context.Context, f []byte) []byte {
 			<-made
@@ -53,7 +55,7 @@ func (n *Node) link(c *resp.Conn, args [][]byte, w *resp.Writer) {
 			cancel()
 		}
 		<-l.Done()
-		n.track.linkLost(over)
+		n.track.LinkLost(over)
 		l.Wait()
 		n.p.forget(l)
 	})
@@ -99,4 +101,40 @@ func (n *Node) drainLinks(ctx context.Context) {
 		wg.Go(func() { n.peers.Drain(ctx) })
 	}
 	wg.Wait()
+}
+
+// whenBegun answers what is asked over a link that this node has opened, which it may
+// have done before it was complete.
+func (n *Node) whenBegun(ctx context.Context, frame []byte) []byte {
+	select {
+	case <-n.begun:
+		return n.serve(ctx, frame, nil)
+	case <-ctx.Done(): // the link is broken
+		return nil
+	}
+}
+
+// message takes a message that came over a link which this node has opened.
+func (n *Node) message(frame []byte) {
+	if !n.fromMember(frame) {
+		n.fromAssigner(frame)
+	}
+}
+
+// fromAssigner takes a message that came back over the link to the assigner.
+func (n *Node) fromAssigner(frame []byte) {
+	if len(frame) > 2 && frame[0] == frameVersion && frame[1] == frameNo {
+		n.p.fail(string(frame[2:]))
+		return
+	}
+	if len(frame) < 2 || frame[0] != frameVersion || frame[1] != frameLease || !n.running() {
+		return // a message may be lost; the next beat asks again
+	}
+	m, err := lease.Decode(frame[2:])
+	if err != nil {
+		n.log.Warn("the assigner sent what cannot be read", "err", err)
+		return
+	}
+	n.shard.Deliver(m)
+	n.track.Back()
 }

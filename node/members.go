@@ -2,6 +2,7 @@ package node
 
 import (
 	"github.com/freshet-cache/freshet/linear"
+	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
@@ -38,16 +39,34 @@ func (n *Node) fromMember(frame []byte) bool {
 	return true
 }
 
-// roundRobin makes the route of a key that several nodes serve lead to the next of them, and
-// reports whether that is a replica.
-func (n *Node) roundRobin(r *lease.Route) bool {
-	if len(r.Copies) == 0 {
-		return false
+// join asks for leases, in the cache's name.
+func (n *Node) join(w shard.Watcher) {
+	n.shard = shard.StartNode(shard.NodeOptions{
+		NodeOptions: lease.NodeOptions{Node: n.incarnation, Addr: n.addr, Host: n.p.host, Drift: 200, Groups: true},
+		Clock:       n.p.clock, Beat: min(n.p.cfg.Lease/5, defaultBeat), Watch: watcher{w, n.m, n.track},
+		Send: func(m any) {
+			if leaderAddr := n.p.leaderAddr(); leaderAddr != "" { // else nobody leads, and the next beat asks again
+				n.peers.Send(leaderAddr, lease.Append([]byte{frameVersion, frameLease}, m), n.again)
+			}
+		},
+		Loads: n.loads,
+	})
+}
+
+// again asks for leases at once, for the link to the assigner stands again, or is
+// broken. Before the node has begun there is nobody to ask: start does.
+func (n *Node) again(stands bool) {
+	if n.running() {
+		if !stands {
+			n.track.Away()
+		}
+		n.shard.Hurry()
 	}
-	i := n.roundRobins.Add(1) % uint64(len(r.Copies)+1)
-	if i == 0 || r.Copies[i-1].Node == n.incarnation {
-		return false
+}
+
+func (n *Node) loads() []lease.Load {
+	if !n.running() { // the first beat comes while the cache is being made
+		return nil
 	}
-	r.Addr = r.Copies[i-1].Addr
-	return true
+	return n.spaceLoads(n.leased.Loads())
 }

@@ -1,8 +1,6 @@
 package node
 
 import (
-	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,7 +14,7 @@ import (
 
 // metrics count what a node does; docs/operating.md lists them, and a test compares.
 type metrics struct {
-	n         *Node
+	hooks
 	registry  *prometheus.Registry
 	f         prometheus.Registerer // with freshet's prefix and the node's name
 	hits      atomic.Uint64         // reads served from memory here, for whomever
@@ -36,6 +34,12 @@ type metrics struct {
 	byName    sync.Map // of *calls
 
 	spaceReads *prometheus.CounterVec // reads, by space too
+}
+
+// hooks are what metrics need of their node.
+type hooks struct {
+	class      func(command string) string // the class of a command
+	storeEnded func(request string, took time.Duration, err error)
 }
 
 // Where a read was served from.
@@ -94,23 +98,18 @@ var missCauses = [linear.MissCauses]string{
 	linear.Absent: "absent", linear.Expired: "expired", linear.Invalid: "lease_over", linear.Evicted: "evicted", linear.Invalidated: "invalidated", linear.Unguarded: "guarding",
 }
 
-// storeEnded passes on what a promise has asked of the process's store.
-func (n *Node) storeEnded(request string, took time.Duration, err error) {
-	n.p.watch.store.ended(n, request, took, err)
-}
-
 // histogram describes a histogram of seconds: a native one, or with --metrics-classic
 // eight buckets.
-func (m *metrics) histogram(name, help string) prometheus.HistogramOpts {
-	if m.n.p.cfg.MetricsClassic {
+func histogram(classic bool, name, help string) prometheus.HistogramOpts {
+	if classic {
 		return prometheus.HistogramOpts{Name: name, Help: help, Buckets: []float64{.0001, .0003, .001, .003, .01, .03, .1, 1}}
 	}
 	return prometheus.HistogramOpts{Name: name, Help: help, NativeHistogramBucketFactor: 1.2, NativeHistogramMaxBucketNumber: 80, NativeHistogramMinResetDuration: time.Hour}
 }
 
-func newMetrics(n *Node) *metrics {
-	m := &metrics{n: n, registry: prometheus.NewRegistry(), classes: map[string]prometheus.Observer{}}
-	m.f = prometheus.WrapRegistererWithPrefix("freshet_", prometheus.WrapRegistererWith(prometheus.Labels{"node": n.id}, m.registry))
+func newMetrics(node string, classic bool, hooks hooks) *metrics {
+	m := &metrics{hooks: hooks, registry: prometheus.NewRegistry(), classes: map[string]prometheus.Observer{}}
+	m.f = prometheus.WrapRegistererWithPrefix("freshet_", prometheus.WrapRegistererWith(prometheus.Labels{"node": node}, m.registry))
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	vecs := map[string]*prometheus.CounterVec{}
 	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
@@ -140,8 +139,8 @@ func newMetrics(n *Node) *metrics {
 	}
 	m.aside = prometheus.NewCounter(prometheus.CounterOpts{Name: "stepped_aside_total", Help: "Invariants that failed; the node reads through after one."})
 	m.f.MustRegister(m.aside)
-	store := prometheus.NewHistogramVec(m.histogram("store_seconds", "How long the store took, by request."), []string{"request"})
-	classes := prometheus.NewHistogramVec(m.histogram("command_seconds", "How long commands took, but GETs served from memory, by class."), []string{"class"})
+	store := prometheus.NewHistogramVec(histogram(classic, "store_seconds", "How long the store took, by request."), []string{"request"})
+	classes := prometheus.NewHistogramVec(histogram(classic, "command_seconds", "How long commands took, but GETs served from memory, by class."), []string{"class"})
 	m.calls = vec("calls_total", "Commands, by name.", "command")
 	m.f.MustRegister(store, classes)
 	for i, name := range storeCalls {
@@ -153,78 +152,8 @@ func newMetrics(n *Node) *metrics {
 		m.classes[class] = classes.WithLabelValues(class)
 	}
 	m.spaceReads = reads
-	m.gauges()
 	return m
 }
-
-// gauges are what is looked up when it is asked for.
-func (m *metrics) gauges() {
-	n := m.n
-	gauge := func(name, help string, v func() float64) {
-		m.f.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, v))
-	}
-	count := func(name, help string, v func() uint64) {
-		m.f.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(v()) }))
-	}
-	gauge("entries", "Entries in memory.", func() float64 { return float64(n.cache.Len()) })
-	gauge("entries_bytes", "Memory of entries, as bounded by --memory.", func() float64 { return float64(n.cache.Bytes()) })
-	count("evictions_total", "Entries that had to make room for others.", n.cacheEvictions)
-	gauge("connections", "Client connections.", func() float64 { return float64(n.server.Stats().Conns) })
-	count("denied_total", "Wrong passwords, and commands of --deny-commands.", func() uint64 { return n.server.Stats().Denied })
-	gauge("tracking_clients", "Clients with CLIENT TRACKING on.", func() float64 { return float64(n.track.counts().clients) })
-	gauge("tracking_keys", "Keys remembered for them.", func() float64 { return float64(n.track.counts().keys) })
-	gauge("tracking_peer_keys", "Keys remembered for the clients of other nodes.", func() float64 { return float64(n.track.counts().peerKeys) })
-	gauge("tracking_prefixes", "Prefixes that clients follow with BCAST.", func() float64 { return float64(n.track.counts().prefixes) })
-	count("tracking_pushes_total", "Invalidations sent to clients.", n.track.pushes.Load)
-	count("tracking_evictions_total", "Keys invalidated because too many were remembered.", func() uint64 { return n.track.counts().evicted })
-	count("tracking_dropped_total", "Clients cut off because they did not take an invalidation in time.", func() uint64 { return n.server.Stats().Dropped })
-	gauge("slices_owned", "Slices this node owns.", func() float64 { own, _ := n.leased.Leases(); return float64(own) })
-	gauge("replica_keys", "Keys of other nodes that this node keeps a replica of.", func() float64 { _, copies := n.leased.Leases(); return float64(copies) })
-	gauge("table_version", "Version of the routing table; it grows with every resharding.", func() float64 { return float64(n.shard.Table().Version) })
-	gauge("lease_margin_seconds", "How long the shortest lease of this node lasts unless it is renewed; 0 if it has none.", func() float64 {
-		left, _ := n.shard.Margin()
-		return left.Seconds()
-	})
-	gauge("slices_unwritable", "Slices that take no writes at the moment: nobody owns them, or a node that is lost.", func() float64 { return float64(n.p.Health().Unwritable) })
-	m.f.MustRegister(lostMembers{n.p, prometheus.NewDesc("member_lost", "Members of the cluster: 1 while one is lost, else 0.", []string{"member"}, nil)})
-	gauge("ready", "Whether the node is ready.", func() float64 { return float64(flag(n.ready())) })
-	gauge("store_away", "Whether a shared store does not answer.", func() float64 { return float64(flag(n.p.watch.store.away.Load())) })
-	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "build_info", Help: "1, with what runs here as labels.",
-		ConstLabels: prometheus.Labels{"version": Version, "revision": Revision(), "go": runtime.Version()}})
-	info.Set(1)
-	m.f.MustRegister(info)
-}
-
-// cacheEvictions is asked for before there is a cache, too.
-func (n *Node) cacheEvictions() uint64 {
-	if !n.running() {
-		return 0
-	}
-	return n.cache.Evictions()
-}
-
-// lostMembers collects which members are lost.
-type lostMembers struct {
-	p    *Process
-	desc *prometheus.Desc
-}
-
-// Describe implements prometheus.Collector.
-func (l lostMembers) Describe(ch chan<- *prometheus.Desc) { ch <- l.desc }
-
-// Collect implements prometheus.Collector.
-func (l lostMembers) Collect(ch chan<- prometheus.Metric) {
-	m := l.p.watch.membership.Load()
-	if m == nil {
-		return
-	}
-	for _, x := range m.Members[:min(len(m.Members), maxMemberSeries)] {
-		ch <- prometheus.MustNewConstMetric(l.desc, prometheus.GaugeValue, float64(flag(x.Lost)), x.ID)
-	}
-}
-
-// maxMemberSeries bounds the members that metrics name.
-const maxMemberSeries = 128
 
 // served counts a read that was served here.
 func (m *metrics) served(e linear.Entry[string], who int) {
@@ -254,24 +183,6 @@ func (m *metrics) hit(all, copies uint64) {
 // commandClasses are the classes of commands.
 var commandClasses = []string{"read", "write", "multi", "session", "admin"}
 
-// class is the class of a command.
-func (n *Node) class(name string) string {
-	cmd := n.p.table[name]
-	switch {
-	case name == "exec":
-		return "multi"
-	case cmd == nil:
-		return "admin"
-	case classOf[name] != "":
-		return classOf[name]
-	case slices.Contains(cmd.Flags, "write"):
-		return "write"
-	case slices.Contains(cmd.Flags, "readonly") && cmd.FirstKey > 0 && name != "fr.explain":
-		return "read"
-	}
-	return "admin"
-}
-
 // call is the count of a command, which is made at its first use.
 func (m *metrics) call(name string) *calls {
 	if c, ok := m.byName.Load(name); ok {
@@ -290,7 +201,7 @@ func (c *calls) add(n uint64, took time.Duration) {
 // took counts commands of one name that were done at once. Names are those of the
 // command table, of which there are few.
 func (m *metrics) took(name string, commands int, took time.Duration) {
-	o := m.classes[m.n.class(name)]
+	o := m.classes[m.class(name)]
 	for range commands {
 		o.Observe(took.Seconds())
 	}
@@ -316,7 +227,7 @@ func (m *metrics) StoreCall(kind linear.StoreCall, took time.Duration, err error
 	if err != nil {
 		m.storeErr[kind].Inc()
 	}
-	m.n.p.watch.store.ended(m.n, storeCalls[kind], took, err)
+	m.storeEnded(storeCalls[kind], took, err)
 }
 
 // SteppedAside implements linear.Recorder.

@@ -1,26 +1,58 @@
 package node
 
 import (
-	"bytes"
 	"context"
-	"errors"
+	"crypto/tls"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/freshet-cache/freshet/clock"
+	"github.com/freshet-cache/freshet/internal/eventlog"
+	"github.com/freshet-cache/freshet/leader"
 	"github.com/freshet-cache/freshet/linear"
 	"github.com/freshet-cache/freshet/link"
 	"github.com/freshet-cache/freshet/node/promise"
 	"github.com/freshet-cache/freshet/peer"
-	"github.com/freshet-cache/freshet/redis"
+	"github.com/freshet-cache/freshet/redis/tracking"
 	"github.com/freshet-cache/freshet/resp"
 	"github.com/freshet-cache/freshet/shard"
-	"github.com/freshet-cache/freshet/shard/lease"
 )
+
+// Process is a running freshet serve.
+type Process struct {
+	cfg           Config
+	log           *slog.Logger
+	events        *eventlog.Handler // behind log
+	watch         watch
+	cluster       string // its name, for ever
+	host          string // this process's, which no other ever has
+	leaderAddr    func() string
+	store         Store
+	maxBatchBytes int         // bytes of SETs that may share a write; 0 for any
+	batch         int         // keys that may share a write; 0 for any
+	coord         coordinator // nil if the assigner is in another process
+	assigner      *shard.Assigner
+	promised      []promise.Spaces // as promises
+	databases     map[int]int      // of spaces: which promise each belongs to
+	nodes         []*Node
+	commands      []resp.Command
+	table         map[string]*resp.Command
+	tls           *tls.Config
+	clock         clock.Clock
+	started       time.Time
+
+	failed chan error
+
+	mu       sync.Mutex
+	stopping bool
+	members  map[string]applicant // that have asked for leases, by incarnation
+	replaced map[string]string    // incarnations whose names others have taken
+}
 
 // Node is one node of a process.
 type Node struct {
@@ -41,7 +73,7 @@ type Node struct {
 	server      *resp.Server
 	admin       *http.Server
 	m           *metrics
-	track       *tracking
+	track       *tracking.Tracking
 	members     []promise.Member // of this node, as Process.promised
 	ctx         context.Context  // ends with the node
 	stop        context.CancelFunc
@@ -60,77 +92,69 @@ type Node struct {
 	parting bool                // none is to be opened any more
 }
 
-// listen takes the ports of the i-th node.
-func listen(p *Process, i int) (*Node, error) {
-	n := &Node{p: p, id: p.cfg.NodeID, begun: make(chan struct{})}
-	n.ctx, n.stop = context.WithCancel(context.Background())
-	if p.cfg.Nodes > 1 {
-		n.id = strings.TrimRight(p.cfg.NodeID, "0123456789") + strconv.Itoa(i+1)
-	}
-	n.incarnation = n.id + "/" + unique()
-	n.log = p.log.With("node", n.id)
-	var err error
-	if n.listener, err = bind("listen", at(p.cfg.Listen, i)); err != nil {
-		return nil, err
-	}
-	if n.adminListener, err = bind("admin", at(p.cfg.Admin, i)); err != nil {
-		n.listener.Close()
-		return nil, err
-	}
-	n.addr, n.adminAddr = n.listener.Addr().String(), n.adminListener.Addr().String()
-	if p.cfg.Advertise != "" {
-		n.addr = at(p.cfg.Advertise, i)
-	}
-	return n, nil
+// Store is what a process needs of a store.
+type Store interface {
+	linear.Store
+	Scan(ctx context.Context, from string, limit int) (keys []string, next string, done bool, err error)
+	Count(ctx context.Context) (int, error)
+	Close() error
 }
 
-// start serves. The process's assigner is running.
-func (n *Node) start() error {
-	ctls, err := n.p.clientTLS()
-	if err != nil {
-		return err
-	}
-	n.track = newTracking(n)
-	n.m = newMetrics(n)
-	n.peers = peer.New(peer.Options{Version: frameVersion, Password: n.p.cfg.Password, Addr: n.addr, MaxFrame: n.p.maxFrame(), TLS: ctls, Message: n.message, Request: n.whenBegun})
-	n.server = resp.NewServer(n, resp.Options{
-		Commands: n.p.commands, Password: n.p.cfg.Password, TLS: n.p.tls, MaxConns: n.p.cfg.MaxConns, Spare: spareConns, Databases: n.p.cfg.Spaces.databases(),
-		MaxBulk: max(n.p.cfg.MaxKey, n.p.cfg.MaxValue), Logger: n.log,
-	})
-	n.cache, err = linear.New(linear.Options[string]{
-		Store: n.p.store, Codec: linear.String(), MaxBytes: n.p.cfg.Memory, Timeout: n.p.cfg.Timeout, Clock: n.p.clock, VersionsOnly: n.p.cfg.VersionsOnly,
-		Peers: keyspace{&Space{n: n}}, Recorder: n.m, Logger: n.log,
-	})
-	if err != nil {
-		return err
-	}
-	if err := n.joinPromises(); err != nil {
-		return err
-	}
-	n.work.Go(func() {
-		if err := n.server.Serve(n.listener); !errors.Is(err, resp.ErrClosed) {
-			n.log.Error("the listener failed; this node takes no more connections", "err", err)
-		}
-	})
-	close(n.begun)
-	n.admin = &http.Server{Handler: n.adminHandler(), ReadHeaderTimeout: adminTimeout, IdleTimeout: adminTimeout}
-	n.work.Go(func() { _ = n.admin.Serve(n.adminListener) })
-	n.work.Go(n.track.expire)
-	n.shard.Hurry()
-	n.started()
-	return nil
+// coordinator keeps what the assigner must not forget.
+type coordinator interface {
+	leader.Coordinator
+	Close() error
 }
 
-// whenBegun answers what is asked over a link that this node has opened, which it may
-// have done before it was complete.
-func (n *Node) whenBegun(ctx context.Context, frame []byte) []byte {
+// applicant is a node that has asked this process's assigner for leases.
+type applicant struct {
+	addr string
+	link *link.Link // which it opened
+	seen time.Time
+}
+
+// Space is a set of keys that the processes of a cluster share beside those of the
+// Redis protocol, by a name: what linear.Options.Peers of a View wants. It has the
+// owners that those keys have, and moves with them. Every process of the cluster must
+// open the same spaces, or updates of the keys it owns fail. It is safe for concurrent
+// use.
+type Space struct {
+	n           *Node
+	name        string
+	participant linear.Participant
+}
+
+// spaces are those that a node's process has opened.
+type spaces struct {
+	mu  sync.Mutex
+	all map[string]*Space
+}
+
+// leads reports whether this process has the assigner that others ask. The coordinator
+// may still name this address because of a process that was here before.
+func (p *Process) leads() bool {
+	return p.assigner != nil && p.leaderAddr() == p.nodes[0].addr && p.assigner.Leads()
+}
+
+// fail ends the process: it cannot be part of the cluster.
+func (p *Process) fail(why string) {
 	select {
-	case <-n.begun:
-		return n.serve(ctx, frame, nil)
-	case <-ctx.Done(): // the link is broken
-		return nil
+	case p.failed <- fmt.Errorf("refused by the cluster: %s", why):
+	default:
 	}
 }
+
+// Failed tells that the process cannot go on, and why: stop it.
+func (p *Process) Failed() <-chan error { return p.failed }
+
+// Addr is where the i-th node listens, and its admin address.
+func (p *Process) Addr(i int) (listen, admin string) { return p.nodes[i].addr, p.nodes[i].adminAddr }
+
+// Nodes are the nodes of the process.
+func (p *Process) Nodes() []*Node { return p.nodes }
+
+// Assigner is the process's assigner, for administration and tests.
+func (p *Process) Assigner() *shard.Assigner { return p.assigner }
 
 // running reports whether the node has begun: others may ask before that.
 func (n *Node) running() bool {
@@ -140,228 +164,6 @@ func (n *Node) running() bool {
 	default:
 		return false
 	}
-}
-
-// join asks for leases, in the cache's name.
-func (n *Node) join(w shard.Watcher) {
-	n.shard = shard.StartNode(shard.NodeOptions{
-		NodeOptions: lease.NodeOptions{Node: n.incarnation, Addr: n.addr, Host: n.p.host, Drift: 200, Groups: true},
-		Clock:       n.p.clock, Beat: min(n.p.cfg.Lease/5, defaultBeat), Watch: watcher{w, n.m, n.track},
-		Send: func(m any) {
-			if leaderAddr := n.p.leaderAddr(); leaderAddr != "" { // else nobody leads, and the next beat asks again
-				n.peers.Send(leaderAddr, lease.Append([]byte{frameVersion, frameLease}, m), n.again)
-			}
-		},
-		Loads: n.loads,
-	})
-}
-
-// again asks for leases at once, for the link to the assigner stands again, or is
-// broken. Before the node has begun there is nobody to ask: start does.
-func (n *Node) again(stands bool) {
-	if n.running() {
-		if !stands {
-			n.track.away()
-		}
-		n.shard.Hurry()
-	}
-}
-
-func (n *Node) loads() []lease.Load {
-	if !n.running() { // the first beat comes while the cache is being made
-		return nil
-	}
-	return n.spaceLoads(n.leased.Loads())
-}
-
-// message takes a message that came over a link which this node has opened.
-func (n *Node) message(frame []byte) {
-	if !n.fromMember(frame) {
-		n.fromAssigner(frame)
-	}
-}
-
-// fromAssigner takes a message that came back over the link to the assigner.
-func (n *Node) fromAssigner(frame []byte) {
-	if len(frame) > 2 && frame[0] == frameVersion && frame[1] == frameNo {
-		n.p.fail(string(frame[2:]))
-		return
-	}
-	if len(frame) < 2 || frame[0] != frameVersion || frame[1] != frameLease || !n.running() {
-		return // a message may be lost; the next beat asks again
-	}
-	m, err := lease.Decode(frame[2:])
-	if err != nil {
-		n.log.Warn("the assigner sent what cannot be read", "err", err)
-		return
-	}
-	n.shard.Deliver(m)
-	n.track.back()
-}
-
-// Command implements resp.Handler.
-func (n *Node) Command(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.Writer) {
-	if c.DB() != 0 {
-		n.inSpace(c, cmd, args, w)
-		return
-	}
-	if cmd.Name == "get" { // nearly every command is this one, and a hit
-		key := args[1]
-		track := c.Tracks() && len(key) > 0 && n.track.reading(c, args[1:], w)
-		if e, ok := n.cache.Peek(view(key)); ok && !(track && e.Copy) {
-			if track {
-				n.track.read(key, e)
-			}
-			n.session(c).hit(e.Copy)
-			redis.Value(e, w)
-			return
-		}
-	}
-	defer n.timed(c, cmd.Name, args, 1)()
-	if bad := n.badKey(cmd, args); bad != "" {
-		w.Error(bad)
-		return
-	}
-	switch cmd.Name {
-	case "fr.version":
-		n.version(c, args[1], w)
-		return
-	case "mset":
-		if redis.Unpaired(args, w) { // else it might be done in part
-			return
-		}
-	case "eval", "evalsha":
-		if !redis.KnownScript(args, w) {
-			return
-		}
-	}
-	switch run, writing := redis.Lookup(cmd.Name); {
-	case run == nil:
-		n.other(c, cmd, args, w)
-	case writing:
-		n.runWrite(c, cmd, args, w)
-	default:
-		n.runRead(c, cmd, run, args, w)
-	}
-}
-
-// badKey says what is wrong with a command's keys.
-func (n *Node) badKey(cmd *resp.Command, args [][]byte) string {
-	for _, k := range cmd.Keys(args) {
-		if len(k) == 0 || len(k) > n.p.cfg.MaxKey {
-			return "ERR a key of " + strconv.Itoa(len(k)) + " bytes: keys have 1 to " + strconv.Itoa(n.p.cfg.MaxKey)
-		}
-	}
-	return ""
-}
-
-func (n *Node) runRead(c *resp.Conn, cmd *resp.Command, run redis.Command, args [][]byte, w *resp.Writer) {
-	r := &reader{n: n, c: c, w: w, track: c.Tracks() && n.track.reading(c, cmd.Keys(args), w)}
-	tmp := resp.NewWriter(w.Proto())
-	if run(r, args, tmp); r.err != nil {
-		w.Error(errorText(r.err))
-		return
-	}
-	w.Raw(tmp.Bytes())
-}
-
-// runWrite has a command done by the owner of its keys. Those that Redis does to
-// many keys at once, and whose keys have several owners, are taken apart.
-func (n *Node) runWrite(c *resp.Conn, cmd *resp.Command, args [][]byte, w *resp.Writer) {
-	j := &job{proto: w.Proto(), cmds: [][][]byte{args}}
-	keys := n.keysOf(j)
-	step := several[cmd.Name]
-	switch {
-	case len(keys) == 1 || step == 0 && n.sameOwner(keys):
-		n.run(c, j, keys, w)
-		return
-	case step == 0:
-		w.Error(errCrossOwner.Error())
-		return
-	}
-	w.MayBlock()
-	ctx, cancel := context.WithTimeout(c.Context(), n.p.cfg.Timeout)
-	defer cancel()
-	if n.sameOwner(keys) && (n.p.batch == 0 || len(keys) <= n.p.batch) {
-		tmp := resp.NewWriter(w.Proto())
-		if n.runWithin(ctx, c, j, keys, tmp); !bytes.HasPrefix(tmp.Bytes(), []byte("-CROSSSLOT ")) {
-			w.Raw(tmp.Bytes())
-			return
-		} // else the keys changed owners just then, and nothing was done
-	}
-	n.splitByOwner(ctx, c, cmd.Name, args[1:], step).reply(w)
-}
-
-// sameOwner reports whether the keys seem to have one owner.
-func (n *Node) sameOwner(keys []string) bool {
-	t := n.shard.Table()
-	owner := ""
-	for i, k := range keys {
-		r, _ := t.Find(k)
-		if i > 0 && r.Node != owner {
-			return false
-		}
-		owner = r.Node
-	}
-	return true
-}
-
-// Exec implements resp.Handler.
-func (n *Node) Exec(c *resp.Conn, cmds []resp.Queued, w *resp.Writer) {
-	defer n.timed(c, "exec", nil, 1)()
-	if c.DB() != 0 {
-		w.Error("EXECABORT Transaction discarded because of: MULTI does not work in a causal space; use FR.TBEGIN, or SELECT 0")
-		return
-	}
-	j := &job{proto: w.Proto(), multi: true}
-	if s, ok := c.State.(*session); ok {
-		j.watch, s.watch = s.watch, nil
-	}
-	for _, q := range cmds {
-		if q.Cmd.Name == "eval" || q.Cmd.Name == "evalsha" { // the owner may not have been sent the script; an unknown one answers when its turn comes
-			redis.KnownScript(q.Args, resp.NewWriter(2))
-		}
-		if bad := n.badKey(q.Cmd, q.Args); bad != "" {
-			w.Error("EXECABORT Transaction discarded because of: " + bad)
-			return
-		}
-		j.cmds = append(j.cmds, q.Args)
-	}
-	keys := n.keysOf(j)
-	switch {
-	case len(keys) == 0:
-		w.Array(len(cmds))
-		for _, q := range cmds {
-			n.one(nil, q.Args, w)
-		}
-	case !n.sameOwner(keys):
-		w.Error(errCrossOwner.Error())
-	default:
-		if c.Tracks() {
-			n.track.transaction(c, j, w)
-		}
-		n.run(c, j, keys, w)
-	}
-}
-
-const maxWatched = 1024
-
-// watch remembers the versions of keys, for EXEC.
-func (n *Node) watch(c *resp.Conn, args [][]byte, w *resp.Writer) {
-	s := n.session(c)
-	if len(s.watch)+len(args)-1 > maxWatched {
-		w.Error("ERR too many watched keys; UNWATCH, and watch up to " + strconv.Itoa(maxWatched))
-		return
-	}
-	for _, key := range args[1:] {
-		e, err := n.read(c, key, w, false)
-		if err != nil {
-			w.Error(errorText(err))
-			return
-		}
-		s.watch = append(s.watch, watched{string(key), e.Version})
-	}
-	w.SimpleString("OK")
 }
 
 // ready reports whether the node routes every key, and owns what it should.
@@ -379,66 +181,6 @@ func (n *Node) ready() bool {
 		}
 	}
 	return true
-}
-
-// Leave moves everything this node owns elsewhere and goes on serving by
-// forwarding. It fails if there is nowhere to go before ctx ends.
-func (n *Node) Leave(ctx context.Context) error {
-	n.draining.Store(true)
-	done := n.leaving()
-	err := n.shard.Leave(ctx)
-	done(err)
-	return err
-}
-
-// Stay ends Leave: the node can be given slices again. It fails if the process is
-// stopping.
-func (n *Node) Stay() error {
-	n.p.mu.Lock()
-	defer n.p.mu.Unlock()
-	if n.p.stopping {
-		return errStopping
-	}
-	n.draining.Store(false)
-	n.shard.Stay()
-	return nil
-}
-
-var errStopping = errors.New("ERR the process is stopping; start it again instead")
-
-// drain finishes what clients have asked.
-func (n *Node) drain(ctx context.Context) {
-	if n.server != nil {
-		_ = n.server.Shutdown(ctx) // links go on: the other nodes' clients need them
-	}
-}
-
-// close ends everything.
-func (n *Node) close(ctx context.Context) error {
-	var err error
-	if n.admin != nil {
-		_ = n.admin.Close()
-	}
-	if n.server != nil {
-		_ = n.server.Close()
-	}
-	if n.shard != nil {
-		n.shard.Close()
-	}
-	for _, m := range n.members {
-		m.Close()
-	}
-	if n.peers != nil {
-		n.peers.Close()
-	}
-	n.stop() // after the links: what was written for others is told until then
-	if n.cache != nil {
-		err = n.cache.Close(ctx)
-	}
-	n.listener.Close()
-	n.adminListener.Close()
-	n.work.Wait()
-	return err
 }
 
 // ID is the node's name.

@@ -1,60 +1,18 @@
-// Package node makes one running process of freshet's parts: a store, a
-// coordinator, and one or more nodes that clients talk to in the Redis protocol.
-// It holds no rule of any protocol.
 package node
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/tls"
-	"encoding/hex"
 	"fmt"
-	"log/slog"
-	"net"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/freshet-cache/freshet/clock"
-	"github.com/freshet-cache/freshet/internal/eventlog"
-	"github.com/freshet-cache/freshet/node/promise"
 	"github.com/freshet-cache/freshet/resp"
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
 	"github.com/freshet-cache/freshet/ticks"
 )
-
-// Process is a running freshet serve.
-type Process struct {
-	cfg           Config
-	log           *slog.Logger
-	events        *eventlog.Handler // behind log
-	watch         watch
-	cluster       string // its name, for ever
-	host          string // this process's, which no other ever has
-	leaderAddr    func() string
-	store         Store
-	maxBatchBytes int         // bytes of SETs that may share a write; 0 for any
-	batch         int         // keys that may share a write; 0 for any
-	coord         coordinator // nil if the assigner is in another process
-	assigner      *shard.Assigner
-	promised      []promise.Spaces // as promises
-	databases     map[int]int      // of spaces: which promise each belongs to
-	nodes         []*Node
-	commands      []resp.Command
-	table         map[string]*resp.Command
-	tls           *tls.Config
-	clock         clock.Clock
-	started       time.Time
-
-	failed chan error
-
-	mu       sync.Mutex
-	stopping bool
-	members  map[string]applicant // that have asked for leases, by incarnation
-	replaced map[string]string    // incarnations whose names others have taken
-}
 
 // Start runs a process until Stop. Errors say what to do.
 func Start(cfg Config) (*Process, error) {
@@ -159,15 +117,6 @@ func (p *Process) firstCut() (points []string) {
 	return points
 }
 
-// Addr is where the i-th node listens, and its admin address.
-func (p *Process) Addr(i int) (listen, admin string) { return p.nodes[i].addr, p.nodes[i].adminAddr }
-
-// Nodes are the nodes of the process.
-func (p *Process) Nodes() []*Node { return p.nodes }
-
-// Assigner is the process's assigner, for administration and tests.
-func (p *Process) Assigner() *shard.Assigner { return p.assigner }
-
 // Ready waits until every key has an owner that takes writes, or ctx ends.
 func (p *Process) Ready(ctx context.Context) error {
 	for {
@@ -184,36 +133,4 @@ func (p *Process) Ready(ctx context.Context) error {
 		case <-time.After(time.Millisecond):
 		}
 	}
-}
-
-// unique is a name nothing else has.
-func unique() string {
-	var b [8]byte
-	_, _ = rand.Read(b[:])
-	return hex.EncodeToString(b[:])
-}
-
-// clientTLS is how nodes talk to each other: with the certificate they serve,
-// whose issuer, or itself, they trust.
-func (p *Process) clientTLS() (*tls.Config, error) {
-	if p.tls == nil {
-		return nil, nil
-	}
-	name := p.cfg.TLSCA
-	if name == "" {
-		name = p.cfg.TLSCert
-	}
-	pool, err := trusted(name)
-	if err != nil {
-		return nil, err
-	}
-	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
-}
-
-func bind(flag, addr string) (net.Listener, error) {
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("--%s %s: %w; stop who listens there, or choose another port", flag, addr, err)
-	}
-	return l, nil
 }

@@ -2,8 +2,6 @@ package node
 
 import (
 	"cmp"
-	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 	"sync"
@@ -14,33 +12,11 @@ import (
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// ClusterMember is a node of the cluster, as the process with the assigner sees it.
-type ClusterMember struct {
-	ID          string    `json:"id"`
-	Incarnation string    `json:"incarnation"`
-	Addr        string    `json:"addr"`
-	Leaving     bool      `json:"leaving,omitempty"`
-	Lost        bool      `json:"lost,omitempty"`       // it has ended or stands still, and did not say so before
-	Since       time.Time `json:"since,omitzero"`       // when it was lost
-	Slices      int       `json:"slices"`               // that it owns
-	Writable    time.Time `json:"writable_at,omitzero"` // when others take writes for the slices of a lost node; zero: not known
-}
-
-// Membership is all members, and the slices that take no writes because of them.
-type Membership struct {
-	Members    []ClusterMember `json:"members"`
-	Unwritable int             `json:"unwritable_slices"`
-	Writable   time.Time       `json:"writable_at,omitzero"`
-}
-
 const (
 	lostAfter   = 500 * time.Millisecond // that the link of a node has been broken
 	silentBeats = 3                      // without a renewal, after which a node is lost too
 	forgetAfter = time.Hour              // a lost node that owns nothing
 )
-
-// beat is how often nodes renew their leases.
-func (p *Process) beat() time.Duration { return min(p.cfg.Lease/5, defaultBeat) }
 
 // roster is what the process with the assigner knows of the members.
 type roster struct {
@@ -169,64 +145,5 @@ func (r *roster) survey(now time.Time, silence time.Duration, endings map[string
 		}
 	}
 	slices.SortFunc(out.Members, func(a, b ClusterMember) int { return cmp.Compare(a.ID, b.ID) })
-	return out
-}
-
-// askMembers asks the process with the assigner how the members are.
-func (p *Process) askMembers(ctx context.Context, leaderAddr string) (m Membership, ok bool) {
-	ctx, cancel := context.WithTimeout(ctx, membersTimeout)
-	defer cancel()
-	b, err := p.nodes[0].ask(ctx, leaderAddr, []byte{frameVersion, frameMembers})
-	if err != nil || len(b) < 2 || b[0] != answerDone || json.Unmarshal(b[1:], &m) != nil {
-		return Membership{}, false
-	}
-	return m, true
-}
-
-// membersFrame answers that question.
-func (p *Process) membersFrame() []byte {
-	m := p.watch.membership.Load()
-	if !p.leads() || m == nil {
-		return append([]byte{answerError}, "ERR no assigner is here"...)
-	}
-	b, _ := json.Marshal(m)
-	return append([]byte{answerDone}, b...)
-}
-
-// absent is the membership as a process knows it that does not reach the leader at
-// addr, which has been so since then: the others are as they were.
-func (p *Process) absent(old Membership, addr string, since time.Time) Membership {
-	out := Membership{Members: slices.Clone(old.Members)}
-	t := p.nodes[0].shard.Table()
-	lost := map[string]bool{}
-	for i := range out.Members {
-		m := &out.Members[i]
-		m.Slices = 0
-		for _, s := range t.Slices {
-			if s.Node == m.Incarnation {
-				m.Slices++
-			}
-		}
-		if m.Addr == addr && !m.Lost {
-			m.Lost, m.Since = true, since
-			if _, onEtcd, _ := p.cfg.etcd(); onEtcd { // another leader is elected, and waits for a lease
-				m.Writable = since.Add(p.cfg.Lease * 3 / 2)
-			}
-		}
-		if m.Lost {
-			lost[m.Incarnation] = true
-		}
-	}
-	for _, s := range t.Slices {
-		if s.Node == "" || lost[s.Node] {
-			out.Unwritable++
-		}
-	}
-	out.Members = slices.DeleteFunc(out.Members, func(m ClusterMember) bool { return m.Addr == addr && m.Lost && m.Slices == 0 }) // it handed over first
-	for _, m := range out.Members {
-		if m.Lost && m.Writable.After(out.Writable) {
-			out.Writable = m.Writable
-		}
-	}
 	return out
 }

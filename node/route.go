@@ -1,12 +1,8 @@
 package node
 
 import (
-	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
-	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -16,11 +12,22 @@ import (
 	"github.com/freshet-cache/freshet/peer"
 	"github.com/freshet-cache/freshet/redis"
 	"github.com/freshet-cache/freshet/resp"
-	"github.com/freshet-cache/freshet/store"
+	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// errNowhere means that nothing was done: no owner could be reached in time.
-var errNowhere = errors.New("TRYAGAIN nothing was written: the keys have no reachable owner at the moment; try again")
+// roundRobin makes the route of a key that several nodes serve lead to the next of them, and
+// reports whether that is a replica.
+func (n *Node) roundRobin(r *lease.Route) bool {
+	if len(r.Copies) == 0 {
+		return false
+	}
+	i := n.roundRobins.Add(1) % uint64(len(r.Copies)+1)
+	if i == 0 || r.Copies[i-1].Node == n.incarnation {
+		return false
+	}
+	r.Addr = r.Copies[i-1].Addr
+	return true
+}
 
 // read is the state of a key: from this node's memory, from its owner's, or from
 // the store. It fails only if the store does.
@@ -29,7 +36,7 @@ func (n *Node) read(c *resp.Conn, key []byte, w *resp.Writer, track bool) (linea
 	if e, ok := n.cache.Peek(view(key)); ok && !(track && e.Copy) {
 		n.m.served(e, forClient)
 		if track {
-			n.track.read(key, e)
+			n.track.Read(key, e.TTL)
 		}
 		return e, nil
 	}
@@ -71,9 +78,9 @@ func (n *Node) read(c *resp.Conn, key []byte, w *resp.Writer, track bool) (linea
 	e, err := n.entry(ctx, name, forClient)
 	switch {
 	case owned:
-		n.track.read(key, e)
+		n.track.Read(key, e.TTL)
 	case track:
-		n.track.disown(c, key)
+		n.track.Disown(c, key)
 	}
 	return e, err
 }
@@ -115,7 +122,7 @@ func (n *Node) readFrom(ctx context.Context, addr string, key []byte, track *res
 	var b []byte
 	var err error
 	if track != nil {
-		b, err = n.track.call(ctx, addr, append([]byte{frameVersion, frameTrack}, key...), track, [][]byte{key}, w)
+		b, err = n.track.Call(ctx, addr, append([]byte{frameVersion, frameTrack}, key...), track, [][]byte{key}, w)
 	} else {
 		b, err = n.peers.CallHeard(ctx, addr, append([]byte{frameVersion, frameRead}, key...))
 	}
@@ -130,7 +137,7 @@ func (n *Node) readFrom(ctx context.Context, addr string, key []byte, track *res
 	}
 	e, err := decodeEntry(b[1:])
 	if track != nil && err == nil {
-		n.track.read(key, e)
+		n.track.Read(key, e.TTL)
 	}
 	return e, err
 }
@@ -188,7 +195,7 @@ func (n *Node) attempt(ctx context.Context, j *job, keys []string, w *resp.Write
 	var b []byte
 	var err error
 	if j.track {
-		b, err = n.track.call(ctx, r.Addr, j.append(nil), j.conn, n.readsOf(j), w)
+		b, err = n.track.Call(ctx, r.Addr, j.append(nil), j.conn, n.readsOf(j), w)
 	} else {
 		b, err = n.ask(ctx, r.Addr, j.append(nil))
 	}
@@ -222,220 +229,6 @@ func timeLeft(ctx context.Context) (time.Duration, bool) {
 
 const minMargin = 5 * time.Millisecond // for two messages on a busy machine
 
-// errCrossOwner: transactions, like clusters of Redis, want their keys together.
-var errCrossOwner = errors.New("CROSSSLOT the keys belong to different owners; a transaction's keys must have one owner")
-
-// errWatched: a watched key has changed; EXEC answers null.
-var errWatched = errors.New("node: a watched key has changed")
-
-// do runs a job here and returns its encoded reply, when all who track what it has
-// changed have been told. With ErrNotOwner nothing was done.
-func (n *Node) do(ctx context.Context, j *job, keys []string) ([]byte, error) {
-	b, changed, err := n.carryOut(ctx, j, keys)
-	if errors.Is(err, linear.ErrOutcomeUnknown) {
-		n.track.doubtful(keys, j)
-		return nil, err
-	}
-	n.track.changed(changed, j)
-	return b, err
-}
-
-// carryOut runs a job as one update, and returns its encoded reply and the keys it
-// changed.
-func (n *Node) carryOut(ctx context.Context, j *job, keys []string) ([]byte, []string, error) {
-	if !j.multi {
-		switch args := j.cmds[0]; {
-		case redis.Lower(args[0]) == "set" && len(args) == 3, redis.Lower(args[0]) == "mset" && len(args)%2 == 1:
-			b, err := n.set(ctx, keys, args[1:])
-			return b, keys, err
-		case redis.Lower(args[0]) == "fr.setv", redis.Lower(args[0]) == "fr.delv":
-			b, err := n.writeVersion(ctx, args)
-			return b, keys, err
-		}
-	}
-	if n.owned(keys) < len(keys) {
-		return nil, nil, n.elsewhere(keys)
-	}
-	w := resp.NewWriter(j.proto)
-	versions, err := n.cache.Update(ctx, keys, func(t *linear.Tx[string]) error {
-		w.Reset()
-		for _, x := range j.watch {
-			e, err := t.Get(x.key)
-			if err != nil {
-				return err
-			}
-			if e.Version != x.version {
-				return errWatched
-			}
-		}
-		x := &tx{Tx: t, max: n.p.cfg.MaxValue}
-		if j.multi {
-			w.Array(len(j.cmds))
-		}
-		for _, args := range j.cmds {
-			n.one(x, args, w)
-		}
-		return x.err
-	})
-	switch {
-	case errors.Is(err, errWatched):
-		w.Reset()
-		w.NullArray()
-	case err != nil:
-		return nil, nil, err
-	case n.track.busy.Load() == 0: // nobody is to be told: it need not be known
-		return w.Bytes(), nil, nil
-	}
-	return w.Bytes(), slices.Sorted(maps.Keys(versions)), nil
-}
-
-// one runs one command of a job.
-func (n *Node) one(x redis.KV, args [][]byte, w *resp.Writer) {
-	name := redis.Lower(args[0])
-	if run, _ := redis.Lookup(name); run != nil {
-		run(x, args, w)
-		return
-	}
-	switch {
-	case name == "ping" && len(args) == 1:
-		w.SimpleString("PONG")
-	case (name == "ping" || name == "echo") && len(args) == 2:
-		w.Bulk(args[1])
-	case name == "ping":
-		w.Error("ERR wrong number of arguments for 'ping' command")
-	case name == "unwatch":
-		w.SimpleString("OK")
-	default:
-		w.Error("ERR " + name + " is not possible inside a transaction")
-	}
-}
-
-// set is SET without options, or MSET: blind writes, which need not know what was
-// there.
-func (n *Node) set(ctx context.Context, keys []string, pairs [][]byte) (_ []byte, err error) {
-	if len(pairs) == 2 {
-		_, err = n.cache.SetTTL(ctx, keys[0], string(pairs[1]), 0)
-	} else {
-		all := make(map[string]string, len(pairs)/2)
-		for p := range slices.Chunk(pairs, 2) {
-			all[string(p[0])] = string(p[1])
-		}
-		if err = n.cache.SetAll(ctx, all); errors.Is(err, linear.ErrNotOwner) {
-			return nil, n.elsewhere(keys)
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	return []byte("+OK\r\n"), nil
-}
-
-// elsewhere is why keys cannot be written here, some of which are not ours.
-func (n *Node) elsewhere(keys []string) error {
-	if n.owned(keys) == 0 || n.sameOwner(keys) { // an owner of all is on its way
-		return linear.ErrNotOwner
-	}
-	return errCrossOwner
-}
-
-// owned counts the keys this node owns.
-func (n *Node) owned(keys []string) (count int) {
-	for _, k := range keys {
-		if n.cache.Owns(k) {
-			count++
-		}
-	}
-	return count
-}
-
-// serve answers another node's request, which came over a link that the other node
-// opened; over is nil if it was this one.
-func (n *Node) serve(ctx context.Context, frame []byte, over *asker) []byte {
-	if len(frame) < 2 || frame[0] != frameVersion {
-		return append([]byte{answerError}, "ERR "+errFrame.Error()...)
-	}
-	if frame[1] == peer.Named {
-		return n.services.Answer(ctx, frame[2:])
-	}
-	ctx, cancel := context.WithTimeout(ctx, n.p.cfg.Timeout)
-	defer cancel()
-	switch frame[1] {
-	case frameRead, frameTrack:
-		key, tracked := string(frame[2:]), frame[1] == frameTrack
-		if tracked {
-			n.track.interest(over, key)
-		}
-		e, hit := n.cache.Peek(key)
-		if hit && !(tracked && e.Copy) {
-			n.m.served(e, forNode)
-			return appendEntry([]byte{answerDone}, e)
-		}
-		if !n.cache.Owns(key) && (tracked || !n.leased.MayCopy(key)) { // whoever asks reads the store as well as we would, and learns that its table is old
-			return binary.AppendUvarint([]byte{answerNotOwner}, n.shard.Table().Version)
-		}
-		e, err := n.entry(ctx, key, forNode)
-		if err != nil {
-			return append([]byte{answerError}, errorText(err)...)
-		}
-		return appendEntry([]byte{answerDone}, e)
-	case frameStamp:
-		return n.stamped(ctx, string(frame[2:]))
-	case frameMove, frameCopies:
-		return n.p.obeyed(frame)
-	case frameHello, frameWho, frameState, frameLiving, frameMembers:
-		return n.asked(ctx, frame[1])
-	case frameInvalid:
-		return n.track.invalid(frame)
-	case frameFollow:
-		return n.track.follow(frame, over)
-	case frameAcquired:
-		return n.track.announced(ctx, frame)
-	case frameRun:
-		j, err := decodeJob(frame)
-		if err != nil {
-			return append([]byte{answerError}, "ERR "+err.Error()...)
-		}
-		keys := n.keysOf(j)
-		if !n.possible(j) || len(keys) == 0 {
-			return append([]byte{answerError}, "ERR "+errFrame.Error()...)
-		}
-		ctx, cancel := context.WithTimeout(ctx, min(cmp.Or(j.within, n.p.cfg.Timeout), n.p.cfg.Timeout))
-		defer cancel()
-		if j.from = over; j.track {
-			for _, k := range n.readsOf(j) {
-				n.track.interest(over, string(k))
-			}
-		}
-		return answered(n.do(ctx, j, keys))
-	}
-	return append([]byte{answerError}, "ERR "+errFrame.Error()...)
-}
-
-// answered is what another node is told of its job.
-func answered(reply []byte, err error) []byte {
-	switch {
-	case errors.Is(err, linear.ErrNotOwner):
-		return []byte{answerNotOwner}
-	case err != nil:
-		return append([]byte{answerError}, errorText(err)...)
-	}
-	return append([]byte{answerDone}, reply...)
-}
-
-// possible checks a job of another node as commands of clients are checked.
-func (n *Node) possible(j *job) bool {
-	if !j.multi && len(j.cmds) != 1 {
-		return false
-	}
-	for _, args := range j.cmds {
-		cmd := n.p.table[redis.Lower(args[0])]
-		if cmd != nil && (cmd.Arity > 0 && len(args) != cmd.Arity || len(args) < -cmd.Arity) {
-			return false
-		}
-	}
-	return true
-}
-
 // keysOf are the keys a job names, its watched ones included; sorted, each once.
 func (n *Node) keysOf(j *job) (keys []string) {
 	for _, args := range j.cmds {
@@ -452,22 +245,14 @@ func (n *Node) keysOf(j *job) (keys []string) {
 	return slices.Compact(keys)
 }
 
-// errorText is what a client reads: a code clients know, what happened, and what
-// to do next.
-func errorText(err error) string {
-	switch {
-	case errors.Is(err, errCrossOwner):
-		return err.Error()
-	case errors.Is(err, linear.ErrNotOwner), errors.Is(err, linear.ErrBusy):
-		return "TRYAGAIN " + err.Error()
-	case errors.Is(err, linear.ErrOutcomeUnknown):
-		return "UNKNOWN " + linear.ErrOutcomeUnknown.Error()
-	case errors.Is(err, store.ErrUnavailable): // where the store is, and as whom we ask, is not for clients
-		return "TRYAGAIN " + store.ErrUnavailable.Error()
-	case errors.Is(err, store.ErrFull):
-		return "OOM " + err.Error()
-	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Sprintf("TRYAGAIN %v; the time limit was over", err)
+// readsOf are the keys of a job's commands that only read.
+func (n *Node) readsOf(j *job) (out [][]byte) {
+	for _, args := range j.cmds {
+		name := redis.Lower(args[0])
+		run, writing := redis.Lookup(name)
+		if cmd := n.p.table[name]; run != nil && !writing && cmd != nil {
+			out = append(out, cmd.Keys(args)...)
+		}
 	}
-	return "ERR " + err.Error()
+	return out
 }

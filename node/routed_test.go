@@ -12,11 +12,12 @@ import (
 	"github.com/freshet-cache/freshet/internal/packed"
 	"github.com/freshet-cache/freshet/internal/testkit"
 	"github.com/freshet-cache/freshet/peer"
+	"github.com/freshet-cache/freshet/redis/tracking"
 	"github.com/freshet-cache/freshet/resp"
 )
 
 // answeredBy asks a node as another node does, and returns the kind of the answer and the rest.
-func answeredBy(t *testing.T, n *Node, over *asker, frame []byte) (kind byte, rest string) {
+func answeredBy(t *testing.T, n *Node, over *tracking.Asker, frame []byte) (kind byte, rest string) {
 	t.Helper()
 	b := n.serve(t.Context(), frame, over)
 	if len(b) == 0 {
@@ -95,7 +96,7 @@ func TestNodesRefuseWhatTheyCannotRead(t *testing.T) {
 		"two commands outside a transaction": (&job{proto: 2, cmds: [][][]byte{{[]byte("DEL"), []byte(mine[0])}, {[]byte("DEL"), []byte(mine[0])}}}).append(nil),
 		"too few arguments":                  (&job{proto: 2, cmds: [][][]byte{{[]byte("SET"), []byte(mine[0])}}}).append(nil),
 		"too many arguments":                 (&job{proto: 2, cmds: [][][]byte{{[]byte("GET"), []byte(mine[0]), []byte("x")}}}).append(nil),
-		"prefixes of nobody":                 {frameVersion, frameFollow, 0}, "half an invalidation": {frameVersion, frameInvalid, 0}, "half an announcement": {frameVersion, frameAcquired, 9},
+		"prefixes of nobody":                 {frameVersion, tracking.Follow, 0}, "half an invalidation": {frameVersion, tracking.Invalid, 0}, "half an announcement": {frameVersion, tracking.Acquired, 9},
 	} {
 		if kind, rest := answeredBy(t, n, nil, frame); kind != answerError || !strings.HasPrefix(rest, "ERR ") {
 			t.Errorf("%s is answered with %d, %q", what, kind, rest)

@@ -7,29 +7,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/freshet-cache/freshet/linear"
 	"github.com/freshet-cache/freshet/peer"
 	"github.com/freshet-cache/freshet/shard/lease"
 )
-
-// Space is a set of keys that the processes of a cluster share beside those of the
-// Redis protocol, by a name: what linear.Options.Peers of a View wants. It has the
-// owners that those keys have, and moves with them. Every process of the cluster must
-// open the same spaces, or updates of the keys it owns fail. It is safe for concurrent
-// use.
-type Space struct {
-	n           *Node
-	name        string
-	participant linear.Participant
-}
-
-// spaces are those that a node's process has opened.
-type spaces struct {
-	mu  sync.Mutex
-	all map[string]*Space
-}
 
 // Space opens the space of this name; a name can be opened once. Give it to
 // linear.NewView, and close the view after the process was stopped.

@@ -1,9 +1,7 @@
 package node
 
 import (
-	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -91,41 +89,6 @@ func (s Spaces) MarshalYAML() (any, error) {
 	}
 	return n, nil
 }
-
-// check says everything that is wrong with the spaces.
-func (s Spaces) check(c *Config) error {
-	var errs []error
-	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	names, numbers, known := map[string]bool{}, map[int]string{}, map[string]bool{}
-	for _, p := range promises {
-		known[p.Name()] = true
-	}
-	for _, one := range s {
-		switch {
-		case one.Name == "" || len(one.Name) > 100 || strings.ContainsAny(one.Name, "/ ,;=\t\r\n\\"):
-			fail("--space: a name has 1 to 100 bytes and no slash, backslash, comma, semicolon, equals sign or blank, unlike %.110q", one.Name)
-		case names[one.Name]:
-			fail("--space names %s twice", one.Name)
-		}
-		names[one.Name] = true
-		switch {
-		case !known[one.Promise]:
-			fail("--space %s: no promise is called %.110q; there is %s", one.Name, one.Promise, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
-		case one.DB < 0 || one.DB > 1023:
-			fail("--space %s: db=%d is not a number from 1 to 1023", one.Name, one.DB)
-		case one.DB > 0 && numbers[one.DB] != "":
-			fail("--space %s: %s has db=%d already", one.Name, numbers[one.DB], one.DB)
-		}
-		numbers[one.DB] = one.Name
-	}
-	for _, p := range promises {
-		errs = append(errs, p.Check(s.of(p.Name()), c.place()))
-	}
-	return errors.Join(errs...)
-}
-
-// place is what the configuration says of where spaces keep what they have.
-func (c *Config) place() promise.Place { return promise.Place{Store: c.kind(), Data: c.Data} }
 
 // of are the spaces of a promise.
 func (s Spaces) of(promise string) (out []SpaceConfig) {

@@ -5,49 +5,16 @@ import (
 	"crypto/tls"
 	"errors"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/freshet-cache/freshet/internal/drive"
-	"github.com/freshet-cache/freshet/linear"
 	"github.com/freshet-cache/freshet/store/etcd"
 	"github.com/freshet-cache/freshet/store/memory"
 	"github.com/freshet-cache/freshet/store/mysql"
 	"github.com/freshet-cache/freshet/store/pebble"
 	"github.com/freshet-cache/freshet/store/postgres"
 )
-
-// Store is what a process needs of a store.
-type Store interface {
-	linear.Store
-	Scan(ctx context.Context, from string, limit int) (keys []string, next string, done bool, err error)
-	Count(ctx context.Context) (int, error)
-	Close() error
-}
-
-// kind is the store that --store names, by the scheme of its URL; empty if it is not
-// known.
-func (c *Config) kind() string {
-	scheme, _, remote := strings.Cut(c.Store, "://")
-	switch {
-	case c.Store == "pebble:" || c.Store == "memory:":
-		return strings.TrimSuffix(c.Store, ":")
-	case remote && (scheme == "postgres" || scheme == "postgresql"):
-		return "postgres"
-	case remote && (scheme == "etcd" || scheme == "etcds"):
-		return "etcd"
-	case remote && scheme == "mysql":
-		return scheme
-	}
-	return ""
-}
-
-// shared reports whether several processes can use the store.
-func (c *Config) shared() bool {
-	k := c.kind()
-	return k == "postgres" || k == "mysql" || k == "etcd"
-}
 
 // least lowers a limit to what the store takes.
 func (p *Process) least(limit *int, flag string, most int) {

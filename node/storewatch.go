@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,12 +33,12 @@ func (s *storeWatch) kicks() chan string {
 }
 
 // ended takes that a request to the store has ended.
-func (s *storeWatch) ended(n *Node, request string, took time.Duration, err error) {
+func (s *storeWatch) ended(log *slog.Logger, request string, took time.Duration, err error) {
 	switch {
 	case err == nil:
 		s.answered.Store(time.Now().UnixNano())
 	case errors.Is(err, store.ErrFull):
-		eventlog.StoreFull.Log(n.log, "the store is full: it refuses writes, reads go on", "request", request)
+		eventlog.StoreFull.Log(log, "the store is full: it refuses writes, reads go on", "request", request)
 	case errors.Is(err, store.ErrUnavailable), !refusal(err):
 		select {
 		case s.kicks() <- request:
@@ -45,7 +46,7 @@ func (s *storeWatch) ended(n *Node, request string, took time.Duration, err erro
 		}
 	}
 	if took >= storeSlow && !s.away.Load() {
-		eventlog.StoreSlow.Log(n.log, "the store is slow", "request", request, "ms", eventlog.Ms(took))
+		eventlog.StoreSlow.Log(log, "the store is slow", "request", request, "ms", eventlog.Ms(took))
 	}
 }
 
@@ -59,8 +60,8 @@ func refusal(err error) bool {
 	return errors.Is(err, context.Canceled)
 }
 
-// run probes until ctx ends.
-func (s *storeWatch) run(ctx context.Context, p *Process) {
+// run probes until ctx ends, with a small read of a store.
+func (s *storeWatch) run(ctx context.Context, log *slog.Logger, read func(ctx context.Context) error) {
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
 	var since time.Time
@@ -76,8 +77,8 @@ func (s *storeWatch) run(ctx context.Context, p *Process) {
 			}
 		}
 		began := time.Now()
-		probe, cancel := context.WithTimeout(ctx, min(probeTimeout, p.cfg.Timeout))
-		_, err := p.store.Load(probe, "freshet")
+		probe, cancel := context.WithTimeout(ctx, probeTimeout)
+		err := read(probe)
 		cancel()
 		took := time.Since(began)
 		switch {
@@ -85,11 +86,11 @@ func (s *storeWatch) run(ctx context.Context, p *Process) {
 			return
 		case err == nil && s.away.Load():
 			s.away.Store(false)
-			eventlog.StoreBack.Log(p.log, "the store answers again", "request", request, "ms", eventlog.Ms(time.Since(since)))
+			eventlog.StoreBack.Log(log, "the store answers again", "request", request, "ms", eventlog.Ms(time.Since(since)))
 		case err != nil && !refusal(err) && !s.away.Load():
 			since = began
 			s.away.Store(true)
-			eventlog.StoreAway.Log(p.log, "the store does not answer: what is not in memory cannot be read, and nothing can be written", "request", request, "ms", eventlog.Ms(took), "err", err)
+			eventlog.StoreAway.Log(log, "the store does not answer: what is not in memory cannot be read, and nothing can be written", "request", request, "ms", eventlog.Ms(took), "err", err)
 		}
 		if err == nil {
 			s.answered.Store(time.Now().UnixNano())

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/redis/tracking"
 )
 
 // tracker is a connection that tracks.
@@ -85,7 +85,7 @@ func TestEvictedKeysAreInvalid(t *testing.T) {
 			t.Errorf("told %q of %v", got, kept)
 		}
 	}
-	if n := p.nodes[0].track.counts().evicted; n == 0 {
+	if n := p.nodes[0].track.Counts().Evicted; n == 0 {
 		t.Error("evictions are not counted")
 	}
 }
@@ -203,7 +203,7 @@ func TestClientThatTakesNothing(t *testing.T) {
 		}
 	}
 	waitGone(t, w, id)
-	if n := p.nodes[0].track.counts(); n.clients != 0 || n.prefixes != 0 {
+	if n := p.nodes[0].track.Counts(); n.Clients != 0 || n.Prefixes != 0 {
 		t.Errorf("%+v is left of it", n)
 	}
 }
@@ -227,54 +227,25 @@ func TestDoubtfulWritesAreToldTwice(t *testing.T) {
 	n := p.nodes[0]
 	c := tracker(t, n.addr)
 	c.do("get", "k")
-	n.track.doubtful([]string{"k"}, &job{})
+	n.track.Doubtful([]string{"k"}, tracking.Writer{})
 	for heard := 0; heard == 0; {
 		heard += len(c.told())
 	}
-	for n.track.undecided.Load() != 0 {
+	for n.track.Counts().Undecided != 0 {
 		c.do("get", "k")
 		c.told()
 	}
 	c.do("get", "k")
 	c.told()
-	if k := n.track.local.Take("k"); k == nil {
-		t.Error("a read after it was decided is not remembered")
-	} else {
-		k.Done()
-	}
+	dial(t, n.addr).do("set", "k", "v")
+	c.hears("[invalidate [k]]")
 }
 
-func TestTrackingFrames(t *testing.T) {
-	for _, by := range []cause{{write: true}, {conn: 7, write: true}, {conn: 7, write: true, reads: true}} {
-		got, keys, err := decodeInvalid(appendInvalid(nil, by, []string{"a", "", "b\x00"}))
-		if err != nil || got != by || !slices.Equal(keys, []string{"a", "", "b\x00"}) {
-			t.Errorf("%+v %q %v", got, keys, err)
-		}
-	}
-	if _, keys, err := decodeInvalid(appendInvalid(nil, cause{}, nil)); err != nil || keys != nil {
-		t.Errorf("%q %v", keys, err)
-	}
-	in := []*takeover{{Range: lease.Range{Low: "a", High: "b"}}, {}}
-	addr, all, err := decodeAcquired(appendAcquired(nil, "h:1", in))
-	if err != nil || addr != "h:1" || len(all) != 2 || all[0].Range != in[0].Range || all[1].Range != in[1].Range {
-		t.Errorf("%s %v %v", addr, all, err)
-	}
-}
-
-// FuzzTrackingFrames: what another node says about tracking, however malformed, is
-// refused or means what it says, and never ends this one.
-func FuzzTrackingFrames(f *testing.F) {
-	f.Add(appendInvalid(nil, cause{conn: 3, reads: true}, []string{"k"}))
-	f.Add(appendInvalid(nil, cause{}, nil))
-	f.Add(appendAcquired(nil, "h:1", []*takeover{{Range: lease.Range{Low: "a"}}}))
+// FuzzJobs: a job of another node, however malformed, is refused or means what it says, and never ends
+// this node.
+func FuzzJobs(f *testing.F) {
 	f.Add((&job{proto: 3, multi: true, track: true, by: 9, cmds: [][][]byte{{[]byte("GET"), []byte("k")}}}).append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if by, keys, err := decodeInvalid(b); err == nil {
-			if again, keys2, err := decodeInvalid(appendInvalid(nil, by, keys)); err != nil || again != by || !slices.Equal(keys, keys2) {
-				t.Errorf("%q: %+v %q %v", b, again, keys2, err)
-			}
-		}
-		_, _, _ = decodeAcquired(b)
 		if j, err := decodeJob(b); err == nil {
 			if again, err := decodeJob(j.append(nil)); err != nil || again.by != j.by || again.track != j.track {
 				t.Errorf("%q: %+v %v", b, again, err)

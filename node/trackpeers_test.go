@@ -5,13 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/freshet-cache/freshet/internal/follower"
+	"github.com/freshet-cache/freshet/internal/packed"
 	"github.com/freshet-cache/freshet/peer"
-	"github.com/freshet-cache/freshet/shard/lease"
+	"github.com/freshet-cache/freshet/redis/tracking"
 )
 
 // followed runs writers and followers at all addresses while fault runs, and judges
@@ -166,60 +168,27 @@ func TestToldByTheNextOwner(t *testing.T) {
 	}
 }
 
-// A new owner does not acknowledge a write before it has announced itself.
-func TestNotAcknowledgedBeforeAnnounced(t *testing.T) {
-	p := start(t, nil)
-	x := p.nodes[0].track
-	for done := false; !done; {
-		x.mu.Lock()
-		done = len(x.awaited) == 0 && !x.working
-		if done {
-			x.working = true // nobody introduces until this test does
-		}
-		x.mu.Unlock()
-	}
-	h := x.handles[0]
-	x.handles = nil
-	x.acquired(h)
-	w, r := dial(t, p.nodes[0].addr), dial(t, p.nodes[0].addr)
-	var introduced atomic.Bool
-	answered := make(chan bool)
-	go func() {
-		w.do("set", "k", "v")
-		answered <- introduced.Load()
-	}()
-	for r.do("get", "k").Text != "v" { // until it is committed
-	}
-	for range 1000 {
-		r.do("ping")
-	}
-	introduced.Store(true)
-	x.announce()
-	if !<-answered {
-		t.Error("it was acknowledged before")
-	}
-}
-
 // A node that stood still while an owner announced itself has not been told of
 // what was written meanwhile: its followers forget what they keep. If it was known
 // to the owner, the owner has told it, or cut it off.
 func TestFollowersOfAStrangersKeys(t *testing.T) {
 	p := start(t, func(c *Config) { c.Nodes = 2 })
 	moves(t, p, "k", 1)
-	for _, n := range p.nodes {
-		for n.track.announcing() { // in earnest
-		}
-	}
+	dial(t, p.nodes[1].addr).do("set", "k", "v") // is acknowledged when the owner has announced itself
 	c := tracker(t, p.nodes[0].addr, "bcast", "prefix", "k")
-	x := p.nodes[0].track
-	frame := appendAcquired(nil, p.nodes[1].addr, []*takeover{{Range: lease.Range{Low: "k", High: "l"}}})
+	announced := func(addr string) []byte {
+		frame := packed.AppendString([]byte{frameVersion, tracking.Acquired}, addr)
+		return packed.AppendString(packed.AppendString(append(frame, 1), "k"), "l")
+	}
 	c.told()
-	x.announced(t.Context(), frame)
+	p.nodes[0].serve(t.Context(), announced(p.nodes[1].addr), nil)
 	c.hears()
-	x.mu.Lock()
-	clear(x.told)
-	x.mu.Unlock()
-	x.announced(t.Context(), frame)
+	stranger, err := net.Listen("tcp", "127.0.0.1:0") // which does not answer
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stranger.Close()
+	p.nodes[0].serve(t.Context(), announced(stranger.Addr().String()), nil)
 	c.hears("[invalidate (nil)]")
 	dial(t, p.nodes[1].addr).do("set", "k", "v")
 	c.hears("[invalidate [k]]")
@@ -227,43 +196,22 @@ func TestFollowersOfAStrangersKeys(t *testing.T) {
 
 // When the link is broken over which a node asked to be told, a write is not
 // acknowledged before the node has told its clients all the same.
-func TestNotAcknowledgedBeforeABreakIsKnown(t *testing.T) {
+func TestToldThoughTheLinkIsBroken(t *testing.T) {
 	p := start(t, func(c *Config) { c.Nodes = 2 })
 	moves(t, p, "k", 0)
 	c := tracker(t, p.nodes[1].addr)
-	c.do("get", "k")
-	w, r := dial(t, p.nodes[0].addr), dial(t, p.nodes[0].addr)
-	l, err := p.nodes[1].peers.Link(t.Context(), p.nodes[0].addr, peer.Tracked)
-	if err != nil {
-		t.Fatal(err)
-	}
-	x := p.nodes[1].track
-	x.mu.Lock() // from here on the node notices nothing
-	l.Close()
-	var noticed atomic.Bool
-	answered := make(chan bool)
-	go func() {
+	w := dial(t, p.nodes[0].addr)
+	for range 40 {
+		c.do("get", "k")
+		c.told()
+		l, err := p.nodes[1].peers.Link(t.Context(), p.nodes[0].addr, peer.Tracked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
 		w.do("set", "k", "v")
-		answered <- noticed.Load()
-	}()
-	for r.do("get", "k").Text != "v" { // until it is committed
+		if len(c.told()) == 0 {
+			t.Fatal("the client was not told")
+		}
 	}
-	for range 400 {
-		r.do("ping")
-	}
-	noticed.Store(true)
-	x.mu.Unlock()
-	if !<-answered {
-		t.Error("it was acknowledged before")
-	}
-	if len(c.told()) == 0 {
-		t.Error("the client was not told")
-	}
-}
-
-// announcing reports whether a node is still introducing itself.
-func (t *tracking) announcing() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.awaited) > 0
 }

@@ -27,13 +27,6 @@ func (n *Node) version(c *resp.Conn, key []byte, w *resp.Writer) {
 	w.Int(int64(flag(exists)))
 }
 
-func flag(b bool) byte {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // versionOf asks the owner, or else looks itself: in the store, if it is not the owner.
 func (n *Node) versionOf(ctx context.Context, key string, w *resp.Writer) (uint64, bool, error) {
 	r, ok := n.shard.Table().Find(key)

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"github.com/freshet-cache/freshet/redis/tracking"
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
 )
@@ -9,13 +10,13 @@ import (
 type watcher struct {
 	shard.Watcher
 	m *metrics
-	t *tracking
+	t *tracking.Tracking
 }
 
 // Acquired implements shard.Watcher.
 func (w watcher) Acquired(h *shard.Handle, after lease.Gen) {
 	w.m.leases[0].Inc()
-	w.t.acquired(h) // first: no write may be acknowledged before
+	w.t.Acquired(h) // first: no write may be acknowledged before
 	w.Watcher.Acquired(h, after)
 }
 

@@ -108,6 +108,7 @@ var may = map[string][]string{
 	"store/storetest":        {"store", "store/journal"},
 	"resp":                   {},
 	"redis":                  {"linear", "resp"},
+	"redis/tracking":         {"clock", "internal/drive", "internal/packed", "link", "peer", "resp", "shard", "shard/lease", "ticks", "track"},
 	"track":                  {},
 	"check":                  {},
 	"sim":                    {"causal/mesh", "causal/wire", "linear/clink", "linear/crossowner", "linear/replica", "shard/lease", "ticks", "check"},

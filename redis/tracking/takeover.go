@@ -1,36 +1,22 @@
-package node
+package tracking
 
 import (
 	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/freshet-cache/freshet/internal/drive"
-	"github.com/freshet-cache/freshet/link"
 	"github.com/freshet-cache/freshet/shard"
 	"github.com/freshet-cache/freshet/shard/lease"
 )
 
-// asker is another node that may ask to be told, by the link it opened.
-type asker struct {
-	*link.Link
-	addr    string // where it is reached; empty if it did not say
-	asked   atomic.Bool
-	parting *takeover // when the link has broken
-}
-
-// takeover is a slice that this node has taken over, until all nodes know; or
-// all keys, until a node whose link broke knows that.
-type takeover struct {
-	lease.Range
-	done chan struct{}
-}
-
-// linkLost takes that the link is broken over which another node asked to be told.
-// It shall know of that before a write is acknowledged of which it is not told; a
+// LinkLost takes that the link is broken over which another node may have asked to be told.
+// That node hears of it before a write is acknowledged of which it is not told; a
 // node that cannot be reached is not waited for for long.
-func (t *tracking) linkLost(a *asker) *takeover {
+func (t *Tracking) LinkLost(a *Asker) { t.linkLost(a) }
+
+// linkLost is LinkLost, and returns what ends when that node knows.
+func (t *Tracking) linkLost(a *Asker) *takeover {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if a.parting != nil {
@@ -38,7 +24,7 @@ func (t *tracking) linkLost(a *asker) *takeover {
 	}
 	in := &takeover{done: make(chan struct{})}
 	a.parting = in
-	if !a.asked.Load() || t.n.ctx.Err() != nil {
+	if !a.asked.Load() || t.opt.Context.Err() != nil {
 		close(in.done)
 		return in
 	}
@@ -50,16 +36,16 @@ func (t *tracking) linkLost(a *asker) *takeover {
 			own = append(own, &takeover{Range: h.Range})
 		}
 	}
-	t.n.work.Go(func() {
-		ctx, cancel := context.WithTimeout(t.n.ctx, takeoverWait)
+	t.work.Go(func() {
+		ctx, cancel := context.WithTimeout(t.opt.Context, takeoverWait)
 		defer cancel()
-		frame := appendAcquired(nil, t.n.addr, own)
+		message := appendAcquired(nil, t.opt.Addr, own)
 		if len(own) == 0 { // a write may have been made before the last slice went
-			frame = appendInvalid(nil, cause{}, nil)
+			message = appendInvalid(nil, cause{}, nil)
 		}
-		if len(own) > 0 || !t.n.draining.Load() {
-			if _, err := t.n.peers.Insist(ctx, a.addr, frame, t.n.p.living(ctx, t.n)[a.addr]); err != nil {
-				t.n.log.Debug("a node was not told that its link broke", "peer", a.addr, "err", err)
+		if len(own) > 0 || !t.n.Draining() {
+			if err := t.n.Insist(ctx, a.Addr, message, t.n.Living(ctx)[a.Addr]); err != nil {
+				t.opt.Logger.Debug("a node was not told that its link broke", "peer", a.Addr, "err", err)
 			}
 		}
 		t.remote.Forget(a)
@@ -72,9 +58,10 @@ func (t *tracking) linkLost(a *asker) *takeover {
 	return in
 }
 
-// acquired begins to introduce this node as the owner of a slice, unless it has
-// been that all along. Writes to the slice are acknowledged when all know.
-func (t *tracking) acquired(h *shard.Handle) {
+// Acquired begins to announce this node as the owner of a slice, unless it has
+// been that all along. Writes to the slice are acknowledged when all nodes know. It must be called
+// before the slice can be written.
+func (t *Tracking) Acquired(h *shard.Handle) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	held := t.holds(h.Range)
@@ -87,12 +74,12 @@ func (t *tracking) acquired(h *shard.Handle) {
 	t.busy.Add(1)
 	if !t.working {
 		t.working = true
-		t.n.work.Go(t.announce)
+		t.work.Go(t.announce)
 	}
 }
 
 // holds reports whether leases in force cover a range.
-func (t *tracking) holds(r lease.Range) bool {
+func (t *Tracking) holds(r lease.Range) bool {
 	from := r.Low
 	for {
 		i := slices.IndexFunc(t.handles, func(h *shard.Handle) bool { return h.Contains(from) && h.Valid() })
@@ -108,7 +95,7 @@ func (t *tracking) holds(r lease.Range) bool {
 }
 
 // announce works until nothing is pending.
-func (t *tracking) announce() {
+func (t *Tracking) announce() {
 	for {
 		t.mu.Lock()
 		all := t.pending
@@ -119,13 +106,13 @@ func (t *tracking) announce() {
 			return
 		}
 		t.mu.Unlock()
-		ctx, cancel := context.WithTimeout(t.n.ctx, takeoverWait)
-		frame := appendAcquired(nil, t.n.addr, all)
+		ctx, cancel := context.WithTimeout(t.opt.Context, takeoverWait)
+		message := appendAcquired(nil, t.opt.Addr, all)
 		var wg sync.WaitGroup
-		for addr, lives := range t.n.p.living(ctx, t.n) {
+		for addr, lives := range t.n.Living(ctx) {
 			wg.Go(func() {
-				if _, err := t.n.peers.Insist(ctx, addr, frame, lives); err != nil {
-					t.n.log.Debug("a node was not told of a new owner", "peer", addr, "err", err)
+				if err := t.n.Insist(ctx, addr, message, lives); err != nil {
+					t.opt.Logger.Debug("a node was not told of a new owner", "peer", addr, "err", err)
 				}
 			})
 		}
@@ -144,7 +131,7 @@ func (t *tracking) announce() {
 
 // leave tells this node's clients of keys that have changed hands: whoever owned
 // them does not tell any more.
-func (t *tracking) leave(all []*takeover) {
+func (t *Tracking) leave(all []*takeover) {
 	within := func(key string, _ any) bool {
 		return slices.ContainsFunc(all, func(in *takeover) bool { return in.Contains(key) })
 	}
@@ -152,13 +139,13 @@ func (t *tracking) leave(all []*takeover) {
 }
 
 // announced takes another node's takeover announcement.
-func (t *tracking) announced(ctx context.Context, frame []byte) []byte {
-	addr, all, err := decodeAcquired(frame)
+func (t *Tracking) announced(ctx context.Context, message []byte) error {
+	addr, all, err := decodeAcquired(message)
 	if err != nil {
-		return append([]byte{answerError}, "ERR "+err.Error()...)
+		return err
 	}
 	t.mu.Lock()
-	if len(t.known) > maxMembers { // of former incarnations
+	if len(t.known) > maxNodes {
 		clear(t.known)
 	}
 	t.known[addr] = true
@@ -168,7 +155,7 @@ func (t *tracking) announced(ctx context.Context, frame []byte) []byte {
 	ctx, cancel := context.WithTimeout(ctx, takeoverWait)
 	defer cancel()
 	for !t.subscribe(ctx, addr) { // the link may be one that breaks just now
-		if ctx.Err() != nil || t.n.peers.Closed() {
+		if ctx.Err() != nil || t.n.Closed() {
 			t.seek(addr)
 			break
 		}
@@ -178,38 +165,38 @@ func (t *tracking) announced(ctx context.Context, frame []byte) []byte {
 	if !knew { // this node may have stood still, and the other not waited
 		t.flushed(t.followers(), cause{})
 	}
-	return []byte{answerDone}
+	return nil
 }
 
 // awaitTakeovers waits until everybody knows that this node owns the keys.
-func (t *tracking) awaitTakeovers(keys []string) {
+func (t *Tracking) awaitTakeovers(keys []string) {
 	t.mu.Lock()
 	awaited := slices.Clone(t.awaited)
 	t.mu.Unlock()
 	for _, in := range awaited {
 		if slices.ContainsFunc(keys, in.Contains) {
-			<-in.done // which takes introduceWait at most
+			<-in.done // which takes takeoverWait at most
 		}
 	}
 }
 
-// away takes that the assigner has lost this node: who takes a slice over may not
-// know of it. When the assigner has it again, clients are told once more.
-func (t *tracking) away() {
+// Away takes that the assigner has lost this node: the next owner of a slice
+// may not know of it. Clients are told that all they keep may be old, and once more at Back.
+func (t *Tracking) Away() {
 	t.mu.Lock()
 	t.apart = true
 	t.mu.Unlock()
 	t.forgetAll(cause{})
 }
 
-// back ends it.
-func (t *tracking) back() {
+// Back takes that the assigner has this node again, which ends what Away began.
+func (t *Tracking) Back() {
 	t.mu.Lock()
 	was := t.apart
 	t.apart = false
 	t.mu.Unlock()
 	if was {
-		t.n.work.Go(func() {
+		t.work.Go(func() {
 			t.spread(true)
 			t.forgetAll(cause{})
 		})
