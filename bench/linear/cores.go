@@ -84,8 +84,8 @@ func (c *coresRun) inProcess(ctx context.Context) (err error) {
 	}()
 	for round := range c.sizes.rounds + 1 {
 		for _, n := range c.counts {
-			for i := range c.opt.Systems {
-				at := coreCase{c.opt.Systems[(i+round)%len(c.opt.Systems)], n}
+			for _, system := range kit.Order(c.opt.Systems, round) {
+				at := coreCase{system, n}
 				if at.system == "freshet-remote" {
 					continue
 				}

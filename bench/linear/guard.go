@@ -163,8 +163,8 @@ func (w *writers) one(ctx context.Context, end time.Time, r *rand.Rand) (n int, 
 func (g *guardRun) measure(ctx context.Context, guards int) error {
 	for round := range g.sizes.rounds + 1 {
 		for _, conns := range g.sizes.conns {
-			for i := range g.opt.Systems { // the order of systems changes from round to round
-				c := guardCase{g.opt.Systems[(i+round)%len(g.opt.Systems)], guards, conns}
+			for _, system := range kit.Order(g.opt.Systems, round) {
+				c := guardCase{system, guards, conns}
 				g.opt.Progress(fmt.Sprintf("%d guards, round %d of %d, %d connections: %s", guards, round, g.sizes.rounds, conns, c.system))
 				w := &writers{store: g.stores[c.system], conns: conns, guards: guards, keys: g.sizes.keys}
 				w.gen.Store(1)

@@ -59,8 +59,8 @@ func (h *hitRun) measure(ctx context.Context, hot hotSet) error {
 	}
 	for round := range h.sizes.rounds + 1 {
 		for _, goroutines := range []int{1, 2} {
-			for i := range h.opt.Systems { // the order of systems changes from round to round
-				c := hitCase{h.opt.Systems[(i+round)%len(h.opt.Systems)], hot, goroutines}
+			for _, system := range kit.Order(h.opt.Systems, round) {
+				c := hitCase{system, hot, goroutines}
 				h.opt.Progress(fmt.Sprintf("%v, round %d of %d, %d goroutines: %s", hot, round, h.sizes.rounds, goroutines, c.system))
 				wall, cpu, err := set.round(ctx, c.system, goroutines, h.sizes.round)
 				switch {

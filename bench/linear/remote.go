@@ -62,6 +62,19 @@ type remoteRun struct {
 	result  *kit.Report
 }
 
+// startFilled starts the server of a system and sets every key once.
+func startFilled(ctx context.Context, opt kit.Options, system, dir string, pin bool, keys int) (*kit.Server, error) {
+	opt.Progress("starting " + system)
+	s, err := startRemote(ctx, opt, system, dir, pin)
+	if err != nil {
+		return nil, err
+	}
+	if err := fill(ctx, s.Addrs[0], keys); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", system, err), s.Stop())
+	}
+	return s, nil
+}
+
 func startRemote(ctx context.Context, opt kit.Options, system, dir string, pin bool) (*kit.Server, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
@@ -98,8 +111,8 @@ func (m *remoteRun) measure(ctx context.Context) error {
 	for round := range m.sizes.rounds + 1 {
 		for _, shape := range shapes {
 			for _, set := range []bool{false, true} {
-				for i := range m.opt.Systems {
-					c := remoteCase{m.opt.Systems[(i+round)%len(m.opt.Systems)], set, shape[0], shape[1]}
+				for _, system := range kit.Order(m.opt.Systems, round) {
+					c := remoteCase{system, set, shape[0], shape[1]}
 					m.opt.Progress(fmt.Sprintf("round %d of %d: %s, %s, %d connections, pipeline %d", round, m.sizes.rounds, c.system, c.op(), c.conns, c.pipeline))
 					if err := m.one(ctx, c, round); err != nil {
 						return fmt.Errorf("%s %s: %w", c.system, c.op(), err)

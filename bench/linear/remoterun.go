@@ -115,13 +115,11 @@ func linearRemote(ctx context.Context, opt kit.Options) (r *kit.Report, err erro
 		}
 	}()
 	for _, system := range opt.Systems {
-		opt.Progress("starting " + system)
-		if m.servers[system], err = startRemote(ctx, opt, system, filepath.Join(dir, system), pinned); err != nil {
+		s, err := startFilled(ctx, opt, system, filepath.Join(dir, system), pinned, m.sizes.keys)
+		if err != nil {
 			return nil, err
 		}
-		if err := fill(ctx, m.servers[system].Addrs[0], m.sizes.keys); err != nil {
-			return nil, fmt.Errorf("%s: %w", system, err)
-		}
+		m.servers[system] = s
 	}
 	if err := m.measure(ctx); err != nil {
 		return nil, err

@@ -84,8 +84,7 @@ func (t *tableRun) compare(ctx context.Context, w *world, load *workload) (err e
 		}
 	}
 	for round := range t.sizes.rounds {
-		for i := range systems {
-			s := systems[(i+round)%len(systems)] // the order of systems changes from round to round
+		for _, s := range kit.Order(systems, round) {
 			t.opt.Progress(fmt.Sprintf("%s, round %d of %d: %s", load.name, round+1, t.sizes.rounds, s))
 			from := t.sizes.warm + round*t.sizes.round
 			p, err := drivers[s].run(ctx, from, from+t.sizes.round, load.rate)
