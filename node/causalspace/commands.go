@@ -297,7 +297,8 @@ func tell(w *resp.Writer, s interface{ Token() (string, error) }) error {
 	return err
 }
 
-// tellWrite writes the token of a session that has written. That is done whether or not it can be told.
+// tellWrite writes the token of a session after a write. The write has happened even if the token
+// cannot be written.
 func tellWrite(ctx context.Context, w *resp.Writer, s *session) error {
 	err := s.Shrink(ctx, 0)
 	if err == nil {

@@ -21,8 +21,8 @@ type space struct {
 	log    causal.Log     // nil unless the space is asynchronous
 }
 
-// ring is how nodes call the space among themselves: who acknowledges from a log and who does
-// not would not understand each other.
+// ring returns the name of the service of the ring. It differs for asynchronous spaces, because
+// nodes with and without logs do not understand each other.
 func (s *space) ring() string {
 	if s.log != nil {
 		return "ring " + s.Name + " async"
@@ -59,7 +59,7 @@ func (s *space) answer(request []byte) ([]byte, error) {
 	return b, nil
 }
 
-// askLeader asks whoever keeps the ring of a space.
+// askLeader sends a request to the leader of the ring of a space.
 func (n *node) askLeader(ctx context.Context, s *space, request []byte) ([]byte, error) {
 	addr := s.seat.Leader()
 	switch {
