@@ -93,7 +93,7 @@ func (Promise) Open(p promise.Process, all []promise.Space) (promise.Spaces, err
 	return out, nil
 }
 
-// open opens a space. If this process has the coordinator, it also starts the leader of the ring.
+// open opens a space, and leads its ring if this process coordinates.
 func (s *spaces) open(one promise.Space) (err error) {
 	if one.Has("async") && s.log == nil {
 		s.log, err = pebble.Open(filepath.Join(s.p.Data, "causal-log"), pebble.Options{NoSync: s.p.NoSync, Logger: s.p.Log})

@@ -297,8 +297,7 @@ func tell(w *resp.Writer, s interface{ Token() (string, error) }) error {
 	return err
 }
 
-// tellWrite writes the token of a session after a write. The write has happened even if the token
-// cannot be written.
+// tellWrite writes the token of a session that has written. That is done whether or not it can be told.
 func tellWrite(ctx context.Context, w *resp.Writer, s *session) error {
 	err := s.Shrink(ctx, 0)
 	if err == nil {

@@ -21,8 +21,8 @@ type space struct {
 	log    causal.Log     // nil unless the space is asynchronous
 }
 
-// ring returns the name of the service of the ring. It differs for asynchronous spaces, because
-// nodes with and without logs do not understand each other.
+// ring is the name of the space between nodes. It says whether nodes acknowledge from their logs, for
+// all must agree on that.
 func (s *space) ring() string {
 	if s.log != nil {
 		return "ring " + s.Name + " async"
@@ -59,7 +59,7 @@ func (s *space) answer(request []byte) ([]byte, error) {
 	return b, nil
 }
 
-// askLeader sends a request to the leader of the ring of a space.
+// askLeader asks the leader of the ring of a space.
 func (n *node) askLeader(ctx context.Context, s *space, request []byte) ([]byte, error) {
 	addr := s.seat.Leader()
 	switch {
