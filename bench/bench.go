@@ -15,7 +15,7 @@ import (
 // experiments are all experiments. A new promise adds its package here.
 var experiments = slices.Concat(causal.Experiments(), linear.Experiments())
 
-// Experiments are the experiments that Run knows, by name.
+// Experiments returns the experiments that Run knows, by name.
 func Experiments() []kit.Experiment {
 	return slices.SortedFunc(slices.Values(experiments), func(a, b kit.Experiment) int { return strings.Compare(a.Name, b.Name) })
 }

@@ -1,11 +1,10 @@
-// Package bench measures freshet beside other systems in one run, on one machine. A
-// checker judges every run: a fast answer that is wrong is not counted.
+// Package bench measures freshet beside other systems in one run, on one machine. A checker judges
+// every run: wrong answers do not count, however fast.
 //
-// What a reader of the results may rely on: the systems of an experiment take turns in
-// short rounds, so that what disturbs one disturbs the others; tables show the median of
-// the rounds with the least and the most; the same seed makes the same requests, byte for
-// byte. An experiment takes less than a minute with the preset smoke, and wants the
-// machine for itself.
+// What a reader of the results may rely on: the systems of an experiment take turns in short
+// rounds, so that a disturbance affects all of them. Tables show the median of the rounds with the
+// minimum and the maximum. The same seed makes the same requests, byte for byte. An experiment
+// takes less than a minute with the preset smoke, and needs the machine for itself.
 //
 // This package lists the experiments. Each promise has its experiments in a package of
 // its own (bench/linear, bench/causal), and package bench/kit holds what they share. A new

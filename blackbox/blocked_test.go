@@ -14,7 +14,7 @@ import (
 	"github.com/freshet-cache/freshet/resp"
 )
 
-// counter is the sum of a metric's lines that contain all of some texts.
+// counter returns the sum of the lines of a metric that contain all these texts.
 func (p *process) counter(name string, with ...string) (sum float64) {
 	_, page := p.page(0, "/metrics")
 next:
@@ -35,10 +35,10 @@ next:
 	return sum
 }
 
-// The store of one node stands still, and ten thousand clients of another node wait for
-// writes that the first one owns. Its leases must not end meanwhile: renewals do not wait
-// behind writes. Reads at its memory go on, and all writes are answered when the store
-// goes on.
+// The store of one node stands still, and ten thousand clients of another node wait for writes to
+// keys of the first one. The leases of the first node must not end, because renewals do not wait
+// behind writes. Reads from its memory succeed, and all writes are answered when the store
+// continues.
 func TestTenThousandBlockedWriters(t *testing.T) {
 	const writers = 10_000
 	c := &cluster{t: t, pg: postgres(t), dir: t.TempDir()}
@@ -110,8 +110,8 @@ func TestTenThousandBlockedWriters(t *testing.T) {
 	}
 }
 
-// Clients take every connection there is to be had. Those that are connected are served,
-// the store goes on writing files, and the log stays short.
+// Clients open as many connections as they can. Connected clients are served, the store can still
+// write files, and the log stays short.
 func TestClientsTakeAllDescriptors(t *testing.T) {
 	shell := exec.Command("sh", "-c", `ulimit -n 1100 && exec "$0" "$@"`, binary, "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data", t.TempDir(), "--no-sync")
 	p := launch(t, 1, shell)

@@ -19,7 +19,7 @@ import (
 	"github.com/freshet-cache/freshet/check"
 )
 
-// workflows are clients of a causal space that ask another process at every step, and what
+// workflows are clients of a causal space that use another process at every step. They record what
 // they have seen.
 type workflows struct {
 	c    *cluster
@@ -35,7 +35,7 @@ func (f *workflows) size() int {
 	return len(f.acts)
 }
 
-// workflow is one of them.
+// workflow is one client.
 type workflow struct {
 	f     *workflows
 	name  string
@@ -44,7 +44,7 @@ type workflow struct {
 	last  []int
 }
 
-// clients are of all processes, whether they run or not.
+// clients has a client of each process, running or not.
 func (c *cluster) clients() (all []*redis.Client, done func()) {
 	for _, a := range c.addrs {
 		all = append(all, redis.NewClient(&redis.Options{Addr: a, MaxRetries: -1, PoolSize: 1, ReadTimeout: 3 * time.Second}))
@@ -56,7 +56,7 @@ func (c *cluster) clients() (all []*redis.Client, done func()) {
 	}
 }
 
-// run goes on until stop is closed.
+// run works until stop is closed.
 func (w *workflow) run(stop chan struct{}) {
 	clients, done := w.f.c.clients()
 	defer done()
@@ -70,8 +70,8 @@ func (w *workflow) run(stop chan struct{}) {
 	}
 }
 
-// step does one operation at a process; if that does not answer, the workflow goes on
-// elsewhere with what it knew before.
+// step does one operation at a process. If the process does not answer, the workflow continues at
+// another one with its former session.
 func (w *workflow) step(c *redis.Client) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -120,14 +120,14 @@ func (w *workflow) step(c *redis.Client) {
 	case strings.HasPrefix(err.Error(), "TRYAGAIN") || errors.Is(err, syscall.ECONNREFUSED) || !write:
 		w.f.left++
 		return
-	default: // it may have been written, and nobody goes on from there
+	default: // the write may have happened, and no session continues from it
 		w.f.left++
 		a.Session += "?"
 	}
 	w.f.acts = append(w.f.acts, a)
 }
 
-// causalTrial runs workflows over processes while fault goes on, and judges what they saw.
+// causalTrial runs workflows over processes during fault, and judges what they saw.
 func causalTrial(t *testing.T, c *cluster, fault func(more func(n int))) {
 	f := &workflows{c: c}
 	stop := make(chan struct{})
@@ -148,7 +148,7 @@ func causalTrial(t *testing.T, c *cluster, fault func(more func(n int))) {
 	}
 	t.Logf("causally consistent: %d acts, %d without an answer", len(f.acts), f.left)
 	keys := []any{"FR.CMGET", "", "k0", "k1", "k2", "k3", "k4", "k5"}
-	c.procs[0].eventually(func() bool { // at rest all say the same
+	c.procs[0].eventually(func() bool { // at rest, all nodes answer the same
 		var seen []string
 		for i := range c.procs {
 			client := c.procs[i].client(0)
@@ -182,7 +182,7 @@ func TestCausalCluster(t *testing.T) {
 		<-pause.C
 		c.procs[1].signal(syscall.SIGCONT)
 		more(300)
-		_ = c.procs[0].ends(syscall.SIGKILL) // who keeps the ring
+		_ = c.procs[0].ends(syscall.SIGKILL) // the leader of the ring
 		c.restart(0)
 		more(300)
 		for i := range c.procs {
@@ -195,8 +195,8 @@ func TestCausalCluster(t *testing.T) {
 	})
 }
 
-// Sets that grow at three processes while those are killed and stand still: what was
-// acknowledged is in the end in every set, at every node, and nobody sees one shrink.
+// Sets grow at three processes, which are killed and paused. In the end, every acknowledged word is
+// in its set at every node, and no reader sees a set shrink.
 func TestMergingCluster(t *testing.T) {
 	c := gather(t, 3, "--lease", "1500ms", "--timeout", "4s", "--space", "carts=causal,merge=union")
 	var mu sync.Mutex
@@ -216,7 +216,7 @@ func TestMergingCluster(t *testing.T) {
 				}
 				word := fmt.Sprintf("w%d.%d", i, n)
 				next, set, err := grow(clients[r.IntN(3)], token, word)
-				if err != nil { // it goes on elsewhere with what it knew
+				if err != nil { // the client continues at another node with its former session
 					continue
 				}
 				for old := range has {
@@ -265,7 +265,7 @@ func TestMergingCluster(t *testing.T) {
 	t.Logf("%d words, none lost", len(acked))
 }
 
-// grow adds a word to the set of a session, or of one that knows nothing, and reads it.
+// grow adds a word to a set in a session, or in a new one, and reads the set.
 func grow(c *redis.Client, token, word string) (next, set string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -317,13 +317,14 @@ func TestCausalAsyncCluster(t *testing.T) {
 			more(300)
 		}
 	})
-	c.procs[0].eventually(func() bool { // every log has come back, and everything is in the store
+	c.procs[0].eventually(func() bool { // every process has its log again, and the store has every write
 		_, state := c.procs[0].page(0, "/api/state")
 		return strings.Contains(state, `"departed":0`) && !strings.Contains(state, `"owes"`)
 	})
 }
 
-// TestCausalCluster with etcd, which elects who keeps the ring, and links that are cut, muted and slow.
+// TestCausalCluster with etcd, which elects the leader of the ring, over links that are cut, muted
+// and slowed.
 func TestCausalOnEtcd(t *testing.T) {
 	c, etcd := gatherOnEtcd(t, 0, "--lease", "2s", "--timeout", "4s")
 	c.reserve(3)
@@ -352,8 +353,8 @@ func TestCausalOnEtcd(t *testing.T) {
 	})
 }
 
-// A row that is changed in the database, without freshet, is shown by every node that has the
-// key in memory, and what is read there later is its effect.
+// A row is changed in the database, without freshet. Every node that has the key in memory shows
+// the change, and later reads there are its effects.
 func TestCausalOutside(t *testing.T) {
 	c := gather(t, 3, "--space", "feeds=causal")
 	conn, err := pgx.Connect(t.Context(), c.pg.URL("admin", "postgres"))
@@ -389,7 +390,7 @@ func TestCausalOutside(t *testing.T) {
 				if got != want {
 					return false
 				}
-				if _, got := get((i+1)%3, token); got != want { // who has seen it sees it elsewhere
+				if _, got := get((i+1)%3, token); got != want { // a session that has seen it sees it at other nodes
 					t.Errorf("%q was read, and then %q at the next node", want, got)
 				}
 				return true
@@ -397,7 +398,7 @@ func TestCausalOutside(t *testing.T) {
 		}
 	}
 	exec(`SELECT freshet.watch_space('feeds')`)
-	everywhere("<nil>") // its absence is in memory
+	everywhere("<nil>") // memory knows that it does not exist
 	const upsert = `INSERT INTO freshet.causal_rows (space, key, value) VALUES ('feeds', 'price', $1) ON CONFLICT (space, key) DO UPDATE SET value = EXCLUDED.value`
 	for i := range 5 {
 		exec(upsert, fmt.Sprint(10+i))
@@ -414,7 +415,8 @@ func TestCausalOutside(t *testing.T) {
 	everywhere("<nil>")
 }
 
-// Sixty clients add to one set of 34 kB at once, at three nodes: all are served, and what each has added is there.
+// Sixty clients add to one set of 34 kB concurrently, at three nodes. All of them are served, and
+// every word is in the set.
 func TestContendedSet(t *testing.T) {
 	p := run(t, 3, "--data", t.TempDir(), "--space", "carts=causal,merge=union", "--timeout", "5s")
 	const clients, each = 60, 3
@@ -423,7 +425,7 @@ func TestContendedSet(t *testing.T) {
 		first = append(first, fmt.Sprintf(`"element %06d of the set"`, i))
 	}
 	ctx := t.Context()
-	for i := range 3 { // it is in the ring
+	for i := range 3 { // the node is in the ring
 		p.eventually(func() bool {
 			token, err := p.client(i).Do(ctx, "FR.BEGIN", "carts").Text()
 			return err == nil && p.client(i).Do(ctx, "FR.CGET", token, "cart").Err() == nil

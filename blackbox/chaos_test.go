@@ -20,20 +20,20 @@ import (
 	"github.com/freshet-cache/freshet/internal/etcdserver"
 )
 
-// chaos is a cluster on PostgreSQL and etcd all of whose connections go through
-// proxies, and a schedule of faults drawn from a seed.
+// chaos is a cluster over PostgreSQL and etcd with proxies in all connections, and a schedule of
+// faults from a seed.
 type chaos struct {
 	*cluster
 	etcd    *etcdserver.Cluster
-	links   []*proxy // to each node, from the others
+	links   []*proxy // from other nodes to each node
 	toStore []*proxy // from each node
-	toEtcd  []*proxy // from each node, to a member of its own
+	toEtcd  []*proxy // from each node to its own member of etcd
 	r       *recorder
 	rnd     *rand.Rand
 
 	mu       sync.Mutex
 	injected map[string]int
-	trouble  [][2]int64 // when anything was broken, from and to
+	trouble  [][2]int64 // the times during which a fault lasted
 }
 
 const chaosLease = 2 * time.Second
@@ -62,8 +62,8 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 	return c
 }
 
-// revive starts a process again, and again if it ends because PostgreSQL or etcd is
-// away just then; it is ready when it owns something or nobody has to.
+// revive starts a process. It repeats the start if PostgreSQL or etcd is unreachable. The process
+// is ready when it owns a slice or needs none.
 func (c *chaos) revive(i int) {
 	for end := time.Now().Add(time.Minute); ; {
 		p := begin(c.t, 1, c.command(i))
@@ -93,7 +93,7 @@ func (c *chaos) revive(i int) {
 	}
 }
 
-// fault injects one, waits for as long as it lasts, and ends it. It is drawn by n.
+// fault injects one fault, which n chooses, and heals it after its time.
 func (c *chaos) fault(n int, i int, lasts time.Duration) {
 	name := ""
 	hold := func() {
@@ -153,8 +153,8 @@ func (c *chaos) fault(n int, i int, lasts time.Duration) {
 	c.trouble = append(c.trouble, [2]int64{from, int64(time.Since(c.r.began))})
 }
 
-// run injects faults for a while: one after the other at each node, so that up to
-// three last at once, and PostgreSQL crashes under one node's turn only.
+// run injects faults for a time. Each node has one fault after the other, so up to three last at
+// the same time. Only the turn of one node crashes PostgreSQL.
 func (c *chaos) run(d time.Duration) {
 	var wg sync.WaitGroup
 	end := time.Now().Add(d)
@@ -162,7 +162,7 @@ func (c *chaos) run(d time.Duration) {
 		r := rand.New(rand.NewPCG(c.rnd.Uint64(), uint64(i)))
 		wg.Go(func() {
 			for time.Now().Before(end) {
-				quiet := time.NewTimer(time.Duration(r.Int64N(int64(3 * time.Second)))) // a while without
+				quiet := time.NewTimer(time.Duration(r.Int64N(int64(3 * time.Second)))) // a time without a fault
 				<-quiet.C
 				n := r.IntN(1 << 16)
 				if n%9 == 8 && i != 0 {
@@ -175,9 +175,9 @@ func (c *chaos) run(d time.Duration) {
 	wg.Wait()
 }
 
-// TestChaos lets faults happen to three real processes, at their links, PostgreSQL and
-// etcd, with unmodified clients at all nodes, and judges what those saw.
-// FRESHET_CHAOS says for how long, FRESHET_SEED with which luck.
+// TestChaos injects faults into three real processes, their links, PostgreSQL and etcd, with
+// unmodified clients at all nodes, and judges what the clients saw. FRESHET_CHAOS sets the time and
+// FRESHET_SEED the seed.
 func TestChaos(t *testing.T) {
 	lasts, err := time.ParseDuration(os.Getenv("FRESHET_CHAOS"))
 	if err != nil {
@@ -196,7 +196,7 @@ func TestChaos(t *testing.T) {
 	c.run(lasts)
 	calm := time.Now()
 	writer := c.procs[0].client(0)
-	for _, key := range []string{"key:1", "key:7", "counter:0"} { // everything comes back by itself
+	for _, key := range []string{"key:1", "key:7", "counter:0"} { // everything recovers without help
 		c.procs[0].eventually(func() bool {
 			if key == "counter:0" {
 				return writer.Incr(t.Context(), "another counter").Err() == nil
@@ -219,7 +219,7 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// operate has some of the keys replicated, and changes its mind, until stop is closed.
+// operate changes the numbers of replicas of some keys until stop is closed.
 func (c *chaos) operate(stop chan struct{}) {
 	most := 0
 	tick := time.NewTicker(700 * time.Millisecond)
@@ -236,7 +236,7 @@ func (c *chaos) operate(stop chan struct{}) {
 		}
 		ctx, cancel := context.WithTimeout(c.t.Context(), time.Second)
 		client := redis.NewClient(&redis.Options{Addr: c.addrs[i%3], MaxRetries: -1})
-		_ = client.Do(ctx, "FR.REPLICAS", fmt.Sprintf("key:%d", i%4), (i/4+1)%3).Err() // it may be dead, or cut off
+		_ = client.Do(ctx, "FR.REPLICAS", fmt.Sprintf("key:%d", i%4), (i/4+1)%3).Err() // the node may be dead or cut off
 		if state, err := client.Do(ctx, "FR.STATE").Text(); err == nil {
 			most = max(most, strings.Count(state, `"replicas"`))
 		}
@@ -245,7 +245,7 @@ func (c *chaos) operate(stop chan struct{}) {
 	}
 }
 
-// available says what share of the calls were answered, in trouble and without.
+// available returns the shares of calls that were answered during faults and without them.
 func (c *chaos) available() string {
 	var all, ok [2][2]int
 	for _, o := range c.r.ops {

@@ -20,7 +20,7 @@ import (
 	"github.com/freshet-cache/freshet/internal/pgserver"
 )
 
-// cluster is several processes over one PostgreSQL, on ports that stay theirs.
+// cluster has several processes over one PostgreSQL, on fixed ports.
 type cluster struct {
 	t     *testing.T
 	pg    *pgserver.Server
@@ -28,17 +28,17 @@ type cluster struct {
 	addrs []string
 	procs []*process
 	args  func(i int) []string
-	store func(i int) string // default: where pg listens
+	store func(i int) string // default: the address of pg
 }
 
-// postgres starts a server, or skips the test if there is none to start.
+// postgres starts a server. It skips the test if PostgreSQL is not installed.
 func postgres(t *testing.T, settings ...string) *pgserver.Server {
 	t.Helper()
 	pg, _ := postgresIn(t, settings...)
 	return pg
 }
 
-// postgresIn is postgres, and the directory of the server.
+// postgresIn is postgres and returns the directory of the server.
 func postgresIn(t *testing.T, settings ...string) (*pgserver.Server, string) {
 	t.Helper()
 	if pgserver.Bin() == "" {
@@ -63,7 +63,7 @@ func postgresIn(t *testing.T, settings ...string) (*pgserver.Server, string) {
 	return pg, dir
 }
 
-// gather starts n processes, of which the first has the embedded coordinator.
+// gather starts n processes. The first one has the embedded coordinator.
 func gather(t *testing.T, n int, more ...string) *cluster {
 	t.Helper()
 	c := &cluster{t: t, pg: postgres(t), dir: t.TempDir()}
@@ -78,7 +78,7 @@ func gather(t *testing.T, n int, more ...string) *cluster {
 	return c
 }
 
-// gatherOnEtcd starts n processes that elect who has the assigner through etcd.
+// gatherOnEtcd starts n processes that elect the assigner through etcd.
 func gatherOnEtcd(t *testing.T, n int, more ...string) (*cluster, *etcdserver.Cluster) {
 	t.Helper()
 	if etcdserver.Bin() == "" {
@@ -111,11 +111,11 @@ func (c *cluster) start(n int) {
 	}
 }
 
-// reserve chooses ports for n processes. They are below those that the system gives to
-// whoever does not ask for one, which could be given away before a process takes them.
+// reserve chooses ports for n processes. They are below the range of automatic ports, from which
+// the system could give them to others before the processes start.
 func (c *cluster) reserve(n int) {
 	c.t.Helper()
-	var held []net.Listener // all at once, so that they differ
+	var held []net.Listener // all open at the same time, so that they differ
 	for tries := 0; len(held) < n; tries++ {
 		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 12_000+rand.IntN(20_000)))
 		if err != nil && tries > 1000 {
@@ -131,7 +131,7 @@ func (c *cluster) reserve(n int) {
 	c.procs = make([]*process, n)
 }
 
-// spread waits until every process owns something.
+// spread waits until every process owns a slice.
 func (c *cluster) spread() {
 	c.t.Helper()
 	c.procs[0].eventually(func() bool {
@@ -146,15 +146,15 @@ func (c *cluster) spread() {
 	})
 }
 
-// give moves keys, each cut out of what surrounds it, to the i-th node, and waits
-// until it owns them.
+// give moves keys, each in a slice of its own, to the i-th node, and waits until the node owns
+// them.
 func (c *cluster) give(i int, keys ...string) {
 	c.t.Helper()
 	admin := c.procs[(i+1)%len(c.procs)].client(0)
 	for _, key := range keys {
 		c.procs[i].eventually(func() bool {
 			_ = admin.Do(c.t.Context(), "FR.SPLIT", key).Err()
-			_ = admin.Do(c.t.Context(), "FR.MOVE", key, fmt.Sprint("n", i+1)).Err() // an error if it is there
+			_ = admin.Do(c.t.Context(), "FR.MOVE", key, fmt.Sprint("n", i+1)).Err() // it fails if the boundary exists
 			about, err := admin.Do(c.t.Context(), "FR.EXPLAIN", key).Result()
 			fields, _ := about.(map[any]any)
 			return err == nil && fields["owner"] == fmt.Sprint("n", i+1)
@@ -184,16 +184,16 @@ type trial struct {
 	r *recorder
 }
 
-// more waits until so many more calls have ended.
+// more waits until this many more calls have ended.
 func (c trial) more(n int) {
 	c.t.Helper()
 	before := c.r.size()
 	c.procs[0].eventually(func() bool { return c.r.size() > before+n })
 }
 
-// during runs a fault of the i-th node, which owns some of the keys, and says how
-// long the clients of the others waited at most for a write to succeed. Reads at the
-// others must not fail. With i below 0 the fault is not a node's.
+// during runs a fault of the i-th node, which owns some of the keys. It returns the longest time
+// that clients of the other nodes waited until a write succeeded. Reads at the other nodes must not
+// fail. A negative i means a fault outside the nodes.
 func (c trial) during(what string, i int, fault func()) {
 	c.t.Helper()
 	if i >= 0 {
@@ -217,11 +217,10 @@ func (c trial) during(what string, i int, fault func()) {
 	c.t.Logf("%s: at most %v without a write at the other nodes", what, time.Duration(longest).Round(time.Millisecond))
 }
 
-// Three processes over PostgreSQL, with clients at all of them and some keys
-// replicated: one is killed, one
-// stands still for longer than a lease, PostgreSQL crashes, the process with the
-// coordinator is killed, and all are restarted one after the other. The history is
-// linearizable; and while another node is dead or stands still, no read fails.
+// Three processes over PostgreSQL have clients at all of them and some replicated keys. One is
+// killed, one stands still for longer than a lease, PostgreSQL crashes, the process with the
+// coordinator is killed, and all are restarted in turn. The history is linearizable, and while
+// another node is dead or paused, no read fails.
 func TestCluster(t *testing.T) {
 	c := trial{gather(t, 3, "--lease", "1500ms", "--timeout", "4s"), &recorder{began: time.Now()}}
 	c.replicate("key:3", 2)
@@ -269,15 +268,15 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// The same with etcd: whoever has the assigner is killed and another takes over, a
-// member of etcd is lost, and then its quorum, for longer than a lease: reads go on,
-// and writes when it is back.
+// The same with etcd. The process with the assigner is killed and another one takes over. etcd
+// loses a member and then its quorum, for longer than a lease: reads go on, and writes succeed
+// again afterwards.
 func TestClusterOnEtcd(t *testing.T) {
 	c, etcd := gatherOnEtcd(t, 3, "--lease", "2s", "--timeout", "4s")
 	run := trial{c, &recorder{began: time.Now()}}
 	stop := make(chan struct{})
 	wait := run.r.loadAt(c.addrs, 6, stop)
-	run.during("the leader is killed", 0, func() { // who was first stood first
+	run.during("the leader is killed", 0, func() { // the process that started first was the first to stand for election
 		_ = c.procs[0].ends(syscall.SIGKILL)
 		run.more(2000)
 		c.restart(0)
@@ -291,7 +290,7 @@ func TestClusterOnEtcd(t *testing.T) {
 		etcd.Kill(1)
 		c.procs[1].eventually(func() bool { return c.procs[1].get(0, "/readyz") == 200 })
 		reader := c.procs[1].client(0)
-		for end := time.Now().Add(6 * time.Second); time.Now().Before(end); { // longer than leadership and lease
+		for end := time.Now().Add(6 * time.Second); time.Now().Before(end); { // longer than the leadership and a lease
 			if err := reader.Get(t.Context(), "key:4").Err(); err != nil && !errors.Is(err, redis.Nil) {
 				t.Fatalf("a read while etcd has no quorum: %v", err)
 			}
@@ -369,10 +368,9 @@ func (c *cluster) loads() (sum float64) {
 	return sum
 }
 
-// settled waits until no slice has changed hands for longer than a lease of 3 s, which is
-// how long a slice that has moved stays where it is, as whoever restarts a cluster in
-// production does: a slice that moves on at once leaves what it had, and what is read
-// while slices are between two owners comes from the store.
+// settled waits until no slice has moved for longer than a lease of 3 s, the time for which a moved
+// slice rests. An operator who restarts a cluster waits as well: a slice that moves on at once
+// leaves its entries behind, and reads between two owners come from the store.
 func (c *cluster) settled(i int) {
 	c.t.Helper()
 	seen, last := 0, ""
@@ -389,10 +387,9 @@ func (c *cluster) settled(i int) {
 	})
 }
 
-// All processes are restarted one after the other: what they had in memory moves
-// along, so that hardly a key is read from the store again. It is read when slices have
-// been evened out to the process that is back: what is counted is what the cluster has
-// kept, not what was between two owners when it was asked for.
+// All processes are restarted in turn. Their entries move along, so that the store is read for
+// hardly any key. The test reads after slices were balanced to the restarted process, to count what
+// the cluster has kept and not what was between two owners.
 func TestRollingRestartKeepsMemory(t *testing.T) {
 	c := gather(t, 3, "--lease", "3s")
 	const keys = 3000
@@ -428,7 +425,7 @@ func TestRollingRestartKeepsMemory(t *testing.T) {
 		t.Errorf("%.2f %% from memory after all was written", share)
 	}
 	for i := range c.procs {
-		c.settled(i) // what was read may have moved slices again
+		c.settled(i) // the reads may have moved slices again
 		if err := c.procs[i].ends(syscall.SIGTERM); err != nil {
 			t.Error(err)
 		}

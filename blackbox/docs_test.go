@@ -12,15 +12,15 @@ import (
 	"testing"
 )
 
-// documented is a command that a page shows, with what it says the command answers.
+// documented is a command on a page, with its documented answer.
 type documented struct {
 	where, cmd string
 	prompt     string // the address and database of a connection that stays open; or empty
 	want       []string
 }
 
-// shown are the commands of a page: lines that begin with $ in blocks of a console, and
-// lines behind the prompt of redis-cli. What follows them is their answer.
+// shown returns the commands of a page: lines that begin with $ in console blocks, and lines after
+// the prompt of redis-cli. The following lines are the answer.
 func shown(t *testing.T, page string) (out []documented) {
 	t.Helper()
 	b, err := os.ReadFile("../" + page)
@@ -61,13 +61,13 @@ func shown(t *testing.T, page string) (out []documented) {
 }
 
 var (
-	freshest = regexp.MustCompile(`[A-Za-z0-9_-]{20,}|\d{6,}`) // versions and tokens: other ones in every run
+	freshest = regexp.MustCompile(`[A-Za-z0-9_-]{20,}|\d{6,}`) // versions and tokens, which differ in every run
 	digits   = regexp.MustCompile(`\d+`)
 	ports    = regexp.MustCompile(`-p (638[0-2])`)
 )
 
-// The pages that show commands for redis-cli, and status, say what really happens: every
-// command runs, one after the other, and answers what the page says, but for numbers.
+// The pages with commands for redis-cli and status are true: every command runs, in order, and
+// answers what the page shows, except for numbers.
 func TestDocumentedCommands(t *testing.T) {
 	for _, page := range []string{"docs/start.md", "docs/clients.md", "docs/commands.md", "docs/causal.md"} {
 		t.Run(page, func(t *testing.T) {
@@ -130,7 +130,7 @@ func TestDocumentedCommands(t *testing.T) {
 	}
 }
 
-// interactive runs redis-cli, and returns what sends it a line and returns the answer.
+// interactive runs redis-cli. It returns a function that sends a line and returns the answer.
 func interactive(t *testing.T, args []string) func(line string) []byte {
 	cmd := exec.CommandContext(t.Context(), tool(t, "redis-cli"), append([]string{"--no-raw"}, args...)...)
 	in, err := cmd.StdinPipe()
@@ -159,13 +159,13 @@ func interactive(t *testing.T, args []string) func(line string) []byte {
 	}
 }
 
-// plain is a line without what differs from run to run.
+// plain returns a line without the parts that differ from run to run.
 func plain(line string) string {
 	line = freshest.ReplaceAllString(line, "0")
 	return strings.Join(strings.Fields(digits.ReplaceAllString(line, "0")), " ")
 }
 
-// accepted checks that freshet has the command and the flags of a line that is not run here.
+// accepted checks that freshet has the command and the flags of a line that does not run here.
 func accepted(t *testing.T, d documented) {
 	t.Helper()
 	words := strings.Fields(strings.TrimSuffix(d.cmd, " &"))

@@ -13,7 +13,7 @@ import (
 	"github.com/freshet-cache/freshet/internal/eventlog"
 )
 
-// events are the lines of a process's log that are JSON.
+// events returns the JSON lines in the log of a process.
 func (p *process) events() (out []map[string]any) {
 	for line := range strings.Lines(p.said()) {
 		var e map[string]any
@@ -24,7 +24,7 @@ func (p *process) events() (out []map[string]any) {
 	return out
 }
 
-// count counts the events of a name whose fields are as given.
+// count counts the events with this name and these fields.
 func (p *process) count(name string, fields ...any) (n int) {
 	for _, e := range p.events() {
 		ok := e["event"] == name
@@ -113,7 +113,7 @@ func TestEventsAreTold(t *testing.T) {
 	onceAndWhole(t, n1, n2, n3)
 }
 
-// onceAndWhole checks that each event was told once, and has all fields.
+// onceAndWhole checks that each event was logged once, with all fields.
 func onceAndWhole(t *testing.T, n1, n2, n3 *process) {
 	t.Helper()
 	once := map[*process][][]any{
@@ -131,7 +131,7 @@ func onceAndWhole(t *testing.T, n1, n2, n3 *process) {
 	}
 }
 
-// complete checks that every line has what it must have.
+// complete checks that every line has the required fields.
 func (p *process) complete(node string) {
 	p.t.Helper()
 	kinds := eventlog.Kinds()
@@ -167,8 +167,8 @@ func (p *process) complete(node string) {
 	}
 }
 
-// Over etcd, the loss of any node is told, also of the one with the assigner, whose
-// place another one takes.
+// Over etcd, the loss of any node is logged, even of the node with the assigner, which another one
+// replaces.
 func TestALostLeaderIsTold(t *testing.T) {
 	c, _ := gatherOnEtcd(t, 3, "--lease", "3s", "--log-format", "json")
 	for i := range 3 {

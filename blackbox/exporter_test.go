@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// exported are the metrics that the usual dashboards of prometheus-redis-exporter ask for.
+// exported are the metrics of the usual dashboards for prometheus-redis-exporter.
 var exported = []string{
 	`redis_up 1`, `redis_exporter_last_scrape_error{err=""} 0`, `redis_start_time_seconds \d`, `redis_uptime_in_seconds \d`, `redis_connected_clients [1-9]`,
 	`redis_blocked_clients 0`, `redis_memory_used_bytes [1-9]`, `redis_memory_max_bytes [1-9]`, `redis_memory_used_rss_bytes [1-9]`,
@@ -24,7 +24,7 @@ var exported = []string{
 	`redis_rejected_connections_total 0`, `redis_instance_info{.*role="master"`, `redis_cpu_user_seconds_total \d`, `redis_connected_slaves 0`,
 }
 
-// The exporter that people point at Redis fills its dashboard from a freshet.
+// The usual exporter for Redis fills its dashboard from a freshet.
 func TestRedisExporter(t *testing.T) {
 	path, err := exec.LookPath("prometheus-redis-exporter")
 	if err != nil {
@@ -42,7 +42,7 @@ func TestRedisExporter(t *testing.T) {
 			}
 		}
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0") // a port that is free
+	l, err := net.Listen("tcp", "127.0.0.1:0") // a free port
 	if err != nil {
 		t.Fatal(err)
 	}

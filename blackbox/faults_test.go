@@ -19,17 +19,17 @@ import (
 	"github.com/freshet-cache/freshet/check"
 )
 
-// recorder makes clients' calls and writes down what came of them.
+// recorder makes calls of clients and records their outcomes.
 type recorder struct {
 	began time.Time
-	pause time.Duration // between a client's calls
+	pause time.Duration // pause between the calls of a client
 	mu    sync.Mutex
 	ops   []check.Op
-	errs  []string // that nodes answered with
+	errs  []string // errors that nodes answered
 	ids   atomic.Int64
 }
 
-// call makes one call at random, with values that nobody else writes.
+// call makes one random call. The values that it writes are unique.
 func (r *recorder) call(ctx context.Context, c *redis.Client, client int, rnd *rand.Rand, keys int) check.Outcome {
 	o := check.Op{Client: client, Key: fmt.Sprintf("key:%d", rnd.IntN(keys)), Start: int64(time.Since(r.began)), Outcome: check.OK}
 	var err error
@@ -53,7 +53,7 @@ func (r *recorder) call(ctx context.Context, c *redis.Client, client int, rnd *r
 	}
 	o.End = int64(time.Since(r.began))
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return check.No // nobody was there, nothing has happened
+		return check.No // no process was reached, so nothing has happened
 	}
 	if err != nil {
 		o.Outcome = check.Unknown
@@ -71,9 +71,8 @@ func (r *recorder) call(ctx context.Context, c *redis.Client, client int, rnd *r
 	return o.Outcome
 }
 
-// epoch changes now and then in long runs: what became of increments without an
-// answer is searched for among all that are left to a counter, and that must not grow
-// for ever.
+// epoch changes from time to time in long runs. The checker searches for the outcome of increments
+// without an answer among all such increments of a counter, whose number must stay small.
 func (r *recorder) epoch() int {
 	if r.pause == 0 {
 		return 0
@@ -81,16 +80,15 @@ func (r *recorder) epoch() int {
 	return int(r.ids.Load() / 500)
 }
 
-// nothingWritten: the server said so.
+// nothingWritten reports whether the server answered that nothing was written.
 func nothingWritten(err error) bool { return strings.HasPrefix(err.Error(), "TRYAGAIN") }
 
-// load runs clients against every node until stop is closed, and returns when
-// they have ended.
+// load runs clients at every node until stop is closed. It returns when they have ended.
 func (r *recorder) load(p *process, clients int, stop chan struct{}) (wait func()) {
 	return r.loadAt(p.addrs, clients, stop)
 }
 
-// loadAt is load of the nodes at addrs.
+// loadAt is load for the nodes at addrs.
 func (r *recorder) loadAt(addrs []string, clients int, stop chan struct{}) (wait func()) {
 	var wg sync.WaitGroup
 	for i := range clients {
@@ -104,7 +102,7 @@ func (r *recorder) loadAt(addrs []string, clients int, stop chan struct{}) (wait
 					return
 				default:
 				}
-				if r.call(context.Background(), c, i, rnd, 12) == check.No { // nobody is there: do not fill the history with it
+				if r.call(context.Background(), c, i, rnd, 12) == check.No { // no process is reachable: do not fill the history
 					pause := time.NewTimer(5 * time.Millisecond)
 					<-pause.C
 				}

@@ -1,5 +1,5 @@
-// Package blackbox tests freshet as its users meet it: real processes, real
-// clients, real signals. It is only tests.
+// Package blackbox tests freshet as users run it: real processes, real clients, real signals. It
+// has only tests.
 package blackbox
 
 import (
@@ -20,12 +20,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	_ "github.com/freshet-cache/freshet/node" // what the binary is made of: go test must not take an old result
+	_ "github.com/freshet-cache/freshet/node" // the contents of the binary, so that go test does not reuse an old result
 )
 
 var binary string
 
-// silent keeps go-redis from printing that the processes we kill are gone.
+// silent keeps go-redis from logging that killed processes are gone.
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 type process struct {
 	t     *testing.T
 	cmd   *exec.Cmd
-	addrs []string // where its nodes listen
+	addrs []string // addresses of its nodes
 	admin []string
 	up    chan struct{} // closed when every node listens
 	done  chan struct{} // closed when it has ended
@@ -72,7 +72,7 @@ func run(t *testing.T, nodes int, args ...string) *process {
 	return launch(t, nodes, exec.Command(binary, args...))
 }
 
-// launch starts a command that ends in freshet serve, as run does.
+// launch starts a command that ends in freshet serve, and waits as run does.
 func launch(t *testing.T, nodes int, cmd *exec.Cmd) *process {
 	t.Helper()
 	p := begin(t, nodes, cmd)
@@ -89,7 +89,7 @@ func launch(t *testing.T, nodes int, cmd *exec.Cmd) *process {
 	return p
 }
 
-// begin starts it and waits for nothing.
+// begin starts the command without waiting.
 func begin(t *testing.T, nodes int, cmd *exec.Cmd) *process {
 	t.Helper()
 	p := &process{t: t, cmd: cmd, done: make(chan struct{}), up: make(chan struct{})}
@@ -112,7 +112,7 @@ func begin(t *testing.T, nodes int, cmd *exec.Cmd) *process {
 	return p
 }
 
-// watch reads what the process says until it ends.
+// watch reads the output of the process until it ends.
 func (p *process) watch(stderr io.Reader, nodes int) {
 	sc := bufio.NewScanner(stderr)
 	for sc.Scan() {
@@ -138,7 +138,7 @@ func (p *process) said() string {
 
 func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
 
-// ends sends a signal and waits for the end.
+// ends sends a signal and waits until the process has ended.
 func (p *process) ends(s syscall.Signal) error {
 	p.t.Helper()
 	p.signal(s)
@@ -150,7 +150,8 @@ func (p *process) ends(s syscall.Signal) error {
 	return p.err
 }
 
-// get asks the admin address of a node; 0 is no answer.
+// get requests a page from the admin address of a node. The status 0 means that there was no
+// answer.
 func (p *process) get(node int, path string) int {
 	code, _ := p.page(node, path)
 	return code
@@ -186,7 +187,7 @@ func (p *process) client(node int) *redis.Client {
 	return c
 }
 
-// command runs the binary to its end.
+// command runs the binary until it ends.
 func command(t *testing.T, env []string, args ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -197,7 +198,7 @@ func command(t *testing.T, env []string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// tool is a program that comes with Redis.
+// tool returns the path of a program of Redis.
 func tool(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -211,7 +212,7 @@ func tool(t *testing.T, name string) string {
 	return ""
 }
 
-// sh runs a program with arguments split at spaces and returns what it printed.
+// sh runs a program, with arguments split at spaces, and returns its output.
 func sh(t *testing.T, name, args string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// proxy stands between two ends of TCP connections and spoils them on request.
+// proxy forwards TCP connections and injects faults.
 type proxy struct {
 	listener net.Listener
 	target   string
 
 	mu    sync.Mutex
-	cut   bool          // connections are reset, and no new ones taken
-	mute  chan struct{} // not nil: nothing passes until it is closed, and nobody is told
-	delay time.Duration // of every piece, each way
+	cut   bool          // connections are reset and new ones refused
+	mute  chan struct{} // if not nil, nothing passes until it is closed, and neither end notices
+	delay time.Duration // delay of every piece, each way
 	conns map[net.Conn]bool
 	rnd   *rand.Rand
 	work  sync.WaitGroup
@@ -79,7 +79,7 @@ func (p *proxy) serve(c net.Conn) {
 	p.mu.Unlock()
 }
 
-// pass copies pieces one way, each as late as the proxy says; the order stays.
+// pass copies pieces one way, with the delay of the proxy, in order.
 func (p *proxy) pass(from, to net.Conn) {
 	type piece struct {
 		b   []byte
@@ -98,7 +98,7 @@ func (p *proxy) pass(from, to net.Conn) {
 				_ = from.Close()
 			}
 		}
-		p.unmuted() // nobody is told of an end either
+		p.unmuted() // the end of a connection does not pass either
 		_ = to.Close()
 	})
 	buf := make([]byte, 32<<10)
@@ -131,7 +131,7 @@ func (p *proxy) unmuted() {
 	}
 }
 
-// spoil begins a fault; heal ends every one.
+// spoil begins a fault. heal ends every fault.
 func (p *proxy) spoil(how string, d time.Duration) {
 	p.mu.Lock()
 	switch how {
@@ -172,7 +172,7 @@ func (p *proxy) heal() {
 	}
 }
 
-// echoing is where a server says what it is told.
+// echoing returns the address of a server that echoes.
 func echoing(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -12,14 +12,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// replicate asks for n replicas of a key at any node, until that is taken.
+// replicate requests n replicas of a key at any node until a node accepts.
 func (c *cluster) replicate(key string, n int) {
 	c.t.Helper()
 	client := c.procs[0].client(0)
 	c.procs[0].eventually(func() bool { return client.Do(c.t.Context(), "FR.REPLICAS", key, n).Err() == nil })
 }
 
-// copies counts the replicas that processes in the list keep.
+// copies counts the replicas at these processes.
 func (c *cluster) copies() (sum int) {
 	for _, p := range c.procs {
 		_, page := p.page(0, "/metrics")

@@ -16,8 +16,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// cset writes a key of the space feeds in a session of its own, and returns when the write is acknowledged. It
-// repeats what was answered with TRYAGAIN or UNKNOWN.
+// cset writes a key of the space feeds in its own session and waits for the acknowledgement. It
+// repeats a write that was answered with TRYAGAIN or UNKNOWN.
 func cset(t *testing.T, c *redis.Client, key, value string) {
 	t.Helper()
 	for end := time.Now().Add(40 * time.Second); ; {
@@ -36,7 +36,7 @@ func cset(t *testing.T, c *redis.Client, key, value string) {
 	}
 }
 
-// cget reads a key of the space feeds in a session that knows nothing.
+// cget reads a key of the space feeds in a new session.
 func cget(t *testing.T, c *redis.Client, key string) string {
 	t.Helper()
 	for end := time.Now().Add(40 * time.Second); ; {
@@ -56,7 +56,7 @@ func cget(t *testing.T, c *redis.Client, key string) string {
 	}
 }
 
-// batch writes keys of a name, each acknowledged.
+// batch writes keys with this name and waits for each acknowledgement.
 func batch(t *testing.T, c *redis.Client, name string, n int) {
 	t.Helper()
 	for i := range n {
@@ -64,7 +64,7 @@ func batch(t *testing.T, c *redis.Client, name string, n int) {
 	}
 }
 
-// lost counts keys of a batch that a session does not find.
+// lost counts the keys of a batch that a session does not find.
 func lost(t *testing.T, c *redis.Client, name string, n int) (missing int) {
 	t.Helper()
 	for i := range n {

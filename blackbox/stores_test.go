@@ -12,7 +12,7 @@ import (
 	"github.com/freshet-cache/freshet/internal/mariadbserver"
 )
 
-// overMariaDB starts a server, or skips the test if there is none to start.
+// overMariaDB starts a server. It skips the test if MariaDB is not installed.
 func overMariaDB(t *testing.T) string {
 	if mariadbserver.Bin() == "" {
 		if os.Getenv("FRESHET_TEST_REQUIRE") != "" {
@@ -28,7 +28,7 @@ func overMariaDB(t *testing.T) string {
 	return s.URL("admin", "app")
 }
 
-// overEtcd does the same with etcd.
+// overEtcd is the same with etcd.
 func overEtcd(t *testing.T) string {
 	if etcdserver.Bin() == "" {
 		if os.Getenv("FRESHET_TEST_REQUIRE") != "" {

@@ -18,8 +18,8 @@ import (
 	"github.com/freshet-cache/freshet/internal/follower"
 )
 
-// Clients with caches of their own keep what they read, and are told when it
-// changes, whichever of three nodes they and the writers are connected to.
+// Clients with caches of their own keep what they read. They receive an invalidation when it
+// changes, at whichever of three nodes they and the writers are connected.
 func TestClientsThatCache(t *testing.T) {
 	p := run(t, 3, "--store", "memory:")
 	for i := range p.addrs {
@@ -137,7 +137,7 @@ func goRedisCaches(t *testing.T, p *process, i int) {
 	}
 }
 
-// hits are the reads that a node has served from memory.
+// hits returns the reads that a node has served from memory.
 func (p *process) hits(node int) int {
 	_, page := p.page(node, "/metrics")
 	n := 0
@@ -210,13 +210,13 @@ func chase(t *testing.T, addrs []string) (more func(int64), stop func()) {
 	}
 }
 
-// Whoever keeps what it read was told before the write was acknowledged: at three
-// processes over PostgreSQL, while slices move, links are cut, a node is killed, and
-// one is restarted.
+// A client that keeps what it read receives the invalidation before the write is acknowledged: at
+// three processes over PostgreSQL, while slices move, links are cut, a node is killed, and one is
+// restarted.
 func TestToldInACluster(t *testing.T) {
 	c := &cluster{t: t, pg: postgres(t), dir: t.TempDir()}
 	c.reserve(3)
-	var between3 []*proxy // nodes reach each other through these, clients do not
+	var between3 []*proxy // connections between nodes go through these proxies, those of clients do not
 	for i := range c.addrs {
 		between3 = append(between3, between(t, c.addrs[i], uint64(i)))
 	}

@@ -34,11 +34,11 @@ var ErrFull = errors.New("link: full: nothing was done; the other node reads too
 
 // ErrRefused means that nothing was done: the link broke before the request was sent, or the other
 // end drains and did not begin with it.
-var ErrRefused = errors.New("link: refused: nothing was done; the other node goes or has gone, find out who has taken its place")
+var ErrRefused = errors.New("link: refused: nothing was done; the other node stops or has stopped; find out which node took its place")
 
 // ErrSilent means that nothing arrived over the link for as long as the caller was willing to wait:
 // the other node may stand still. The request may still be carried out.
-var ErrSilent = errors.New("link: silent: nothing was heard of the other node; ask somebody else, or again later")
+var ErrSilent = errors.New("link: silent: nothing arrived from the other node; ask another node, or try again later")
 
 // Options bound a link. The zero value works.
 type Options struct {

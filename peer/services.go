@@ -97,7 +97,7 @@ func (p *Peers) Ask(ctx context.Context, addr string, in Lane, service string, r
 	case len(b) > 0 && b[0] == refused:
 		return nil, fmt.Errorf("%w: %s: %s", ErrRefused, addr, b[1:])
 	}
-	return nil, fmt.Errorf("peer: %s answered with what cannot be read; run one version of freshet on all nodes", addr)
+	return nil, fmt.Errorf("peer: the answer of %s cannot be read; run one version of freshet on all nodes", addr)
 }
 
 // streamQueue bounds the bytes that wait to be sent over a stream. A user of a stream bounds what

@@ -2,9 +2,9 @@
 // answers, and what it changes, given the state of its keys.
 //
 // What may be relied on: a command writes one reply, in the words of Redis, and changes keys only
-// through its [KV]. It starts nothing, waits for nothing and keeps nothing between calls. What makes
-// several changes one, and who may make them, is the KV's affair: the same command runs alone, in
-// a transaction, or for another node.
+// through its [KV]. It starts nothing, waits for nothing and keeps nothing between calls. The KV
+// decides whether several changes are atomic and which of them are allowed, so the same command
+// runs alone, in a transaction, or for another node.
 package redis
 
 import (

@@ -8,17 +8,16 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Aside is client-side caching through rueidis over a database: what people use who
-// want more than TTL. The database is the source of truth. A read asks the client's
-// own cache, which redis-server invalidates (CLIENT TRACKING, in RESP 3), then
-// redis-server, then the database, and sets what it found in redis-server with a time
-// to live; a write is committed in the database, and then the key is deleted in
-// redis-server.
+// Aside is client-side caching through rueidis over a database: a common choice of applications for
+// which a TTL is not enough. The database is the source of truth. A read asks the cache of the
+// client, which redis-server invalidates (CLIENT TRACKING in RESP3), then redis-server, then the
+// database, and writes the row that it found to redis-server with a TTL. A write commits in the
+// database and then deletes the key in redis-server.
 //
-// Two things make reads stale, and both are how it is commonly done: a read that has
-// loaded a row may set it after the write that overtook it has deleted the key, which
-// lasts until the row's TTL has passed; and other instances hear of a delete only some
-// time after the write was acknowledged.
+// Reads can be stale in two ways, both of which are common practice. First, a read that has loaded
+// a row may store it in redis-server after a later write has deleted the key; the stale row lasts
+// until its TTL ends. Second, other instances receive the invalidation some time after the write
+// was acknowledged.
 type Aside struct {
 	rows   Rows
 	client rueidis.Client
@@ -26,8 +25,8 @@ type Aside struct {
 	ttl    time.Duration
 }
 
-// NewAside returns an instance with so much memory, beside the redis-server at addr,
-// where rows live so long and all names begin with prefix.
+// NewAside returns an instance with this much memory, with the redis-server at addr. Rows have this
+// TTL there, and all names begin with prefix.
 func NewAside(rows Rows, addr, prefix string, bytes int, ttl time.Duration) (*Aside, error) {
 	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, CacheSizeEachConn: bytes})
 	if err != nil {
@@ -36,7 +35,7 @@ func NewAside(rows Rows, addr, prefix string, bytes int, ttl time.Duration) (*As
 	return &Aside{rows, c, prefix, ttl}, nil
 }
 
-// Get implements System. A hit is one that needs nothing from the database.
+// Get implements System. A hit is a read that needs nothing from the database.
 func (s *Aside) Get(ctx context.Context, keys []string, out []Reading) error {
 	asks := make([]rueidis.CacheableTTL, len(keys))
 	for i, k := range keys {

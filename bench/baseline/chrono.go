@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Chrono serves a cached row only if it was read after every time at which a write of
-// its key may have been committed, which a service knows for each key (WriteGuards,
-// sections 4.2, 9.1 and 10.1.1; Dropbox, 2023). It follows the paper line by line:
+// Chrono serves a cached row only if the row was read after every time at which a write of its key
+// may have been committed. A service knows a bound of that time for each key (WriteGuards, sections
+// 4.2, 9.1 and 10.1.1; Dropbox, 2023). It follows the paper line by line:
 //
 //   - "a client first proposes a new maximum commit timestamp bound for the key to
 //     Chrono. If the proposed bound is greater than the current bound, Chrono accepts
@@ -24,30 +24,30 @@ import (
 //     completed before the read began": Get. The service answers both in one round
 //     trip, which is a little less than two in parallel cost.
 //
-// So no read is stale, and a write of a key keeps its reads from the cache for Ahead.
-// What was read while the bound lies ahead could not be served, and is not kept.
+// So no read is stale, and a write keeps reads of its key from the cache for the time Ahead. A row
+// that was read while the bound lies in the future could not be served, so it is not cached.
 type Chrono struct {
 	Rows    Rows
 	Service Service
 	// Ahead is how far ahead of now a write puts the bound.
 	Ahead time.Duration
-	// Now is the time by the store's clock, or nearly: if it is wrong, writes are late
-	// or caching pauses for longer, and nothing else.
+	// Now returns about the time of the clock of the store. If it is wrong, writes fail as late or
+	// caching pauses for longer; reads stay correct.
 	Now func() int64
 }
 
-// Dating is a cached row with the time it was read at.
+// Dating is a cached row with the time of its read.
 type Dating struct {
 	Row
 	At int64
 }
 
-// Service is Chrono's: a cache and the bounds, which everybody shares.
+// Service is the service of Chrono that all instances share: a cache and the bounds.
 type Service interface {
-	// Look returns, for each key, what is cached, if anything is, and the bound.
+	// Look returns the cached row, if there is one, and the bound of each key.
 	Look(ctx context.Context, keys []string) (cached []Dating, bounds []int64, err error)
-	// Raise makes bound the bound of key if it is greater than what there is, and
-	// otherwise returns that.
+	// Raise sets the bound of key if the new one is greater. It returns the current bound
+	// otherwise.
 	Raise(ctx context.Context, key string, bound int64) (accepted bool, standing int64, err error)
 	Keep(ctx context.Context, keys []string, rows []Dating) error
 	Close() error

@@ -7,8 +7,8 @@ import (
 	"github.com/freshet-cache/freshet/linear"
 )
 
-// Freshet is linear.Cache in process, as the instance has it that owns the keys: what
-// the others are compared with.
+// Freshet is linear.Cache in process, on the instance that owns the keys. The other systems are
+// compared with it.
 type Freshet struct{ Cache *linear.Cache[string] }
 
 // Get implements System.

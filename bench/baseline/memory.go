@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Memory are Rows in this process. The zero value is empty.
+// Memory is Rows in this process. The zero value is empty.
 type Memory struct {
-	// Clock is the store's. Default time.Now.
+	// Clock is the clock of the store. Default time.Now.
 	Clock func() int64
 
 	mu   sync.Mutex

@@ -8,7 +8,7 @@ import (
 	"github.com/maypok86/otter/v2"
 )
 
-// Storage reads from the store, always.
+// Storage always reads from the store.
 type Storage struct{ Rows Rows }
 
 // Get implements System.
@@ -28,8 +28,7 @@ func (s Storage) Set(ctx context.Context, key, value string) (uint64, error) {
 // Close implements System.
 func (Storage) Close() error { return nil }
 
-// newMap is a map bounded by bytes, the one that linear stands on, so that the maps
-// make no difference.
+// newMap returns a map bounded by bytes. linear uses the same map, so the maps make no difference.
 func newMap(bytes int64, ttl time.Duration) (*otter.Cache[string, Row], error) {
 	opt := otter.Options[string, Row]{MaximumWeight: uint64(bytes), Weigher: func(k string, r Row) uint32 { return uint32(len(k) + len(r.Value)) }}
 	if ttl > 0 {
@@ -42,17 +41,16 @@ func newMap(bytes int64, ttl time.Duration) (*otter.Cache[string, Row], error) {
 	return m, nil
 }
 
-// Version keeps rows in memory and asks the store, at every read, for the version of
-// the row: it serves its own bytes if that is theirs (WriteGuards, section 9.1). The
-// read takes effect when the store looks, so none is stale. The store answers with the
-// new bytes at once if they have changed, which saves the second round trip that the
-// paper has.
+// Version keeps rows in memory and asks the store for the version of the row at every read. If the
+// versions agree, it serves its own bytes (WriteGuards, section 9.1). The read takes effect in the
+// store, so it is never stale. If the row has changed, the store answers with the new bytes at
+// once, which saves the second round trip that the paper has.
 type Version struct {
 	rows Rows
 	kept *otter.Cache[string, Row]
 }
 
-// NewVersion returns one with so much memory.
+// NewVersion returns an instance with this much memory.
 func NewVersion(rows Rows, bytes int64) (*Version, error) {
 	kept, err := newMap(bytes, 0)
 	return &Version{rows, kept}, err
@@ -80,7 +78,7 @@ func (s *Version) Get(ctx context.Context, keys []string, out []Reading) error {
 // Set implements System.
 func (s *Version) Set(ctx context.Context, key, value string) (uint64, error) {
 	version, err := s.rows.Set(ctx, key, value)
-	if err == nil { // whatever is kept is compared with the store before it is served
+	if err == nil { // a cached row is compared with the store before it is served
 		s.kept.Set(key, Row{value, version})
 	}
 	return version, err
@@ -92,15 +90,15 @@ func (s *Version) Close() error {
 	return nil
 }
 
-// TTL keeps rows in memory for a time and serves them meanwhile, whatever happens to
-// them in the store: what most people run. An instance sees its own writes, if no
-// read of the row was under way, and those of others when the time is over.
+// TTL keeps rows in memory for a time and serves them meanwhile, even if they change in the store:
+// the most common cache. An instance sees its own writes, unless a read of the row was under way,
+// and writes of other instances when the time has passed.
 type TTL struct {
 	rows Rows
 	kept *otter.Cache[string, Row]
 }
 
-// NewTTL returns an instance with so much memory, whose rows live so long.
+// NewTTL returns an instance with this much memory and this TTL.
 func NewTTL(rows Rows, bytes int64, ttl time.Duration) (*TTL, error) {
 	kept, err := newMap(bytes, ttl)
 	return &TTL{rows: rows, kept: kept}, err
@@ -112,7 +110,8 @@ func (s *TTL) Get(ctx context.Context, keys []string, out []Reading) error {
 		func(key string, r Row) { s.kept.Set(key, r) })
 }
 
-// throughMap serves what find knows, loads the rest with one statement, and keeps it.
+// throughMap serves the rows that find returns, loads the others with one statement, and caches
+// them.
 func throughMap(ctx context.Context, rows Rows, keys []string, out []Reading, find func(string) (Row, bool), keep func(string, Row)) error {
 	var missing []string
 	var at []int

@@ -60,14 +60,14 @@ func (l *Local) Keep(_ context.Context, keys []string, rows []Dating) error {
 // Close implements Service.
 func (*Local) Close() error { return nil }
 
-// Remote is a Service in a redis-server that nobody evicts from: both the cache and
-// the bounds are a round trip away, as the paper has them.
+// Remote is a Service in a redis-server that does not evict. The cache and the bounds are one round
+// trip away, as in the paper.
 type Remote struct {
 	client rueidis.Client
 	prefix string
 }
 
-// NewRemote connects. All names in the redis-server begin with prefix.
+// NewRemote returns a Remote. All its names in the redis-server begin with prefix.
 func NewRemote(addr, prefix string) (*Remote, error) {
 	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, ForceSingleClient: true})
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *Remote) Look(ctx context.Context, keys []string) ([]Dating, []int64, er
 	cached, bounds := make([]Dating, len(keys)), make([]int64, len(keys))
 	for i := range keys {
 		if text, err := found[2*i].ToString(); err == nil {
-			bounds[i], _ = strconv.ParseInt(text, 10, 64) // as Raise wrote it
+			bounds[i], _ = strconv.ParseInt(text, 10, 64) // in the format of Raise
 		}
 		if text, err := found[2*i+1].ToString(); err == nil {
 			cached[i].At = int64(binary.BigEndian.Uint64([]byte(text[:8])))
@@ -99,7 +99,7 @@ func (s *Remote) Look(ctx context.Context, keys []string) ([]Dating, []int64, er
 	return cached, bounds, nil
 }
 
-// raise compares bounds as text of one length: numbers of Lua are too short for them.
+// raise compares bounds as texts of equal length, because numbers of Lua have too few bits.
 var raise = rueidis.NewLuaScript(`local b = redis.call('GET', KEYS[1])
 if b and b >= ARGV[1] then return b end
 redis.call('SET', KEYS[1], ARGV[1])
@@ -140,7 +140,7 @@ func (s *Remote) Close() error {
 	return nil
 }
 
-// pack is a row as text.
+// pack encodes a row as text.
 func pack(r Row) string { return string(binary.BigEndian.AppendUint64(nil, r.Version)) + r.Value }
 
 func unpack(text string) Row {

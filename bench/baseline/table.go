@@ -10,8 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Table are Rows of a table in PostgreSQL without guards or anything else that is
-// freshet's, as somebody has it who never heard of it.
+// Table is Rows over a table in PostgreSQL without guards or anything else of freshet.
 type Table struct {
 	pool *pgxpool.Pool
 	name string
@@ -20,15 +19,14 @@ type Table struct {
 	Queries atomic.Int64
 }
 
-// NewTable makes the table called name, which there must not be, and fills it with
-// rows, whose version is 1.
+// NewTable creates the table name, which must not exist, and fills it with rows of version 1.
 func NewTable(ctx context.Context, pool *pgxpool.Pool, name string, keys []string, value func(i int) string) (*Table, error) {
 	t := &Table{pool: pool, name: pgx.Identifier{name}.Sanitize()}
 	t.sql.one = "SELECT version, CASE WHEN version <> $2 THEN value END FROM " + t.name + " WHERE key = $1"
 	t.sql.many = "SELECT t.version, CASE WHEN t.version <> k.known THEN t.value END FROM unnest($1::text[], $2::bigint[]) WITH ORDINALITY k(key, known, at) JOIN " + t.name + " t USING (key) ORDER BY k.at"
-	// A write locks its row before it looks at the clock, and keeps the lock until it is
-	// committed. Whoever has locked the row after a time t has so waited for every write
-	// that found its clock below t, and no later one does.
+	// A write locks its row before it reads the clock, and holds the lock until it is committed. A
+	// transaction that locks the row after a time t has therefore waited for every write whose time
+	// is below t, and no later write gets such a time.
 	t.sql.dated = "SELECT t.key, t.version, t.value, (extract(epoch FROM statement_timestamp()) * 1000000)::bigint FROM " + t.name + " t WHERE t.key = ANY ($1) ORDER BY t.key FOR SHARE"
 	t.sql.put = "UPDATE " + t.name + " SET value = $2, version = version + 1 WHERE key = $1 RETURNING version"
 	t.sql.before = "WITH row AS MATERIALIZED (SELECT key FROM " + t.name + " WHERE key = $1 FOR UPDATE) UPDATE " + t.name +
@@ -47,7 +45,7 @@ func NewTable(ctx context.Context, pool *pgxpool.Pool, name string, keys []strin
 	return t, nil
 }
 
-// Name is the table's, as statements have it.
+// Name returns the name of the table for statements.
 func (t *Table) Name() string { return t.name }
 
 // Load implements Rows.
@@ -89,7 +87,7 @@ func found(err error) error {
 	return fmt.Errorf("baseline: PostgreSQL: %w", err)
 }
 
-// LoadAt implements Dated. It waits for the writes of keys that are under way.
+// LoadAt implements Dated. It waits for writes of keys that are under way.
 func (t *Table) LoadAt(ctx context.Context, keys []string) ([]Row, int64, error) {
 	t.Queries.Add(1)
 	rows, err := t.pool.Query(ctx, t.sql.dated, keys)

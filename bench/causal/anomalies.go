@@ -18,8 +18,8 @@ var anomalySystems = []string{"freshet", "dax"}
 // anomalySizes are the sizes of a run of causal-anomalies.
 type anomalySizes struct {
 	nodes  []int
-	gaps   []time.Duration // between the two functions, at most nodes; the last is that of the other runs
-	lag    time.Duration   // of the eventual caches' replication, on average
+	gaps   []time.Duration // times between the two functions, with the most nodes; the other runs use the last one
+	lag    time.Duration   // mean delay of the replication of eventual caches
 	rate   float64
 	span   time.Duration
 	rounds int
@@ -36,7 +36,7 @@ func anomalySizesOf(o kit.Options) anomalySizes {
 	return anomalySizes{[]int{1, 2, 4, 8}, []time.Duration{0, 2 * ms, 10 * ms}, 5 * ms, 1000, 600 * ms, 3}
 }
 
-// twoSteps is a workflow whose second function reads what the first has written.
+// twoSteps is a workflow of two functions; the second one reads what the first one wrote.
 func twoSteps(servers int, gap time.Duration, seed uint64) causalLoad {
 	const keys = 10_000
 	return causalLoad{servers: servers, rows: numbered(keys), seed: seed, next: func(_ int, r *rand.Rand, number func() int64) workflow {
@@ -55,14 +55,14 @@ func twoSteps(servers int, gap time.Duration, seed uint64) causalLoad {
 	}}
 }
 
-// anomalyCase is a system with so many nodes, and so much time between the functions.
+// anomalyCase is a system with a number of nodes and a time between the functions.
 type anomalyCase struct {
 	system string
 	nodes  int
 	gap    time.Duration
 }
 
-// anomalies is what causal-anomalies measures: the workflows with an anomaly, in per cent.
+// anomalies has the measurements of causal-anomalies: the workflows with an anomaly, in per cent.
 type anomalies struct {
 	opt      kit.Options
 	sizes    anomalySizes
@@ -70,12 +70,12 @@ type anomalies struct {
 	verdicts verdicts
 }
 
-// lastGap is the time between the functions where the nodes are what changes, and most is
-// the nodes where the time is.
+// lastGap is the time between the functions when the number of nodes varies. most is the number of
+// nodes when the time varies.
 func (s anomalySizes) lastGap() time.Duration { return s.gaps[len(s.gaps)-1] }
 func (s anomalySizes) most() int              { return s.nodes[len(s.nodes)-1] }
 
-// causalAnomalies is figure 1.
+// causalAnomalies reproduces figure 1.
 func causalAnomalies(ctx context.Context, opt kit.Options) (*kit.Report, error) {
 	a := &anomalies{opt: opt, sizes: anomalySizesOf(opt), verdicts: verdicts{}}
 	err := kit.Turns(ctx, opt, a.sizes.rounds, func(system string, round int) error {
@@ -150,7 +150,7 @@ func (a *anomalies) report() *kit.Report {
 	return r
 }
 
-// fill writes what was measured of a case into the column of its system.
+// fill writes the measurements of a case into the column of its system.
 func (a *anomalies) fill(row kit.Row, c anomalyCase) {
 	row[c.system] = a.rounds.Spread(c, "percent")
 }

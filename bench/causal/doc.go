@@ -2,6 +2,6 @@
 // servers of a ring, beside the causal caches that other papers describe (package
 // bench/causalbase).
 //
-// What a reader may rely on: each experiment is declared in Experiments, and its page
-// (pages/NAME.md) says what was measured, and what differs from the paper.
+// What a reader may rely on: each experiment is declared in Experiments. Its page (pages/NAME.md)
+// says what it measures and what differs from the paper.
 package causal

@@ -14,9 +14,9 @@ import (
 // microSizes are the sizes of a run of the micro-benchmark.
 type microSizes struct {
 	keys    int
-	rates   []float64 // of the open loops, workflows a second
+	rates   []float64 // rates of the open loops, in workflows per second
 	span    time.Duration
-	clients int // of the closed loop
+	clients int // clients of the closed loop
 	rounds  int
 }
 
@@ -30,13 +30,13 @@ func microSizesOf(o kit.Options) microSizes {
 	return microSizes{20_000, []float64{500, 1500}, 500 * time.Millisecond, 128, 3}
 }
 
-// loopCase is a loop of a system: at a rate, or, if that is 0, closed.
+// loopCase is a loop of a system. With the rate 0 it is a closed loop.
 type loopCase struct {
 	system string
 	rate   float64
 }
 
-// loops is what was measured of all systems with the same workflows.
+// loops has the measurements of all systems with the same workflows.
 type loops struct {
 	opt      kit.Options
 	sizes    microSizes
@@ -46,11 +46,11 @@ type loops struct {
 	verdicts verdicts
 }
 
-// floor is the case of a closed loop whose workflows only wait: what the emulation and the
-// clients take by themselves.
+// floor is the case of a closed loop whose workflows only wait: the cost of the emulation and the
+// clients.
 var floor = loopCase{system: "bare"}
 
-// causalMicro is figure 13.
+// causalMicro reproduces figure 13.
 func causalMicro(ctx context.Context, opt kit.Options) (*kit.Report, error) {
 	sizes := microSizesOf(opt)
 	l := &loops{opt: opt, sizes: sizes, load: func(seed uint64) causalLoad { return micro(3, sizes.keys, seed) }, compared: publishedMicro}
@@ -66,7 +66,7 @@ func (l *loops) run(ctx context.Context) (*kit.Report, error) {
 	return l.report(), nil
 }
 
-// bare measures what a workflow costs that only waits.
+// bare measures the cost of a workflow that only waits.
 func (l *loops) bare(ctx context.Context, seed uint64) error {
 	r, err := startCausal(ctx, "bare", l.load(seed), func(w *causalbase.World) (causalbase.System, error) { return causalbase.NewBare(w), nil })
 	if err != nil {
@@ -108,7 +108,7 @@ func (l *loops) round(ctx context.Context, system string, round int) (err error)
 	return err
 }
 
-// publishedBeside is what the paper says CausalMesh is, beside another system.
+// publishedBeside is the published ratio of CausalMesh to another system.
 type publishedBeside struct{ throughput, tail string }
 
 var publishedMicro = map[string]publishedBeside{
@@ -154,7 +154,7 @@ func (l *loops) report() *kit.Report {
 	return r
 }
 
-// row is what one loop found of a system.
+// row returns the figures of one loop of a system.
 func (l *loops) row(c loopCase) kit.Row {
 	row := kit.Row{"system": c.system}
 	l.rounds.Fill(row, c, "p50_us", "p99_us", "cpu_us", "aborts", "messages", "requests")
@@ -166,7 +166,7 @@ func (l *loops) row(c loopCase) kit.Row {
 	return row
 }
 
-// goals compares freshet with a system that promises as much, at equal CPU.
+// goals compares freshet with a system of the same promise, at equal processor time.
 func (l *loops) goals(r *kit.Report, s string) {
 	if strings.HasPrefix(s, "freshet") {
 		judged(r, s)

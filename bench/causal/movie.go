@@ -13,10 +13,11 @@ import (
 	"github.com/freshet-cache/freshet/bench/kit"
 )
 
-// movieSystems are those that can run it: hydro-con has to know what will be read.
+// movieSystems are the systems that can run it. hydro-con cannot, because it must know the reads in
+// advance.
 var movieSystems = []string{"freshet", "freshet-tcc", "hydro-opt", "faastcc", "dax", "none"}
 
-// publishedMovie is section 9.5.
+// publishedMovie has the figures of section 9.5.
 var publishedMovie = map[string]publishedBeside{
 	"hydro-opt": {"2 times", "up to 64 % lower"},
 	"faastcc":   {"2 times", "up to 64 % lower"},
@@ -34,11 +35,11 @@ func movieSizesOf(o kit.Options) microSizes {
 
 const (
 	movieServers = 3
-	movieList    = 10 // reviews that a movie and a user keep
-	movieFirst   = 5  // that they have before
+	movieList    = 10 // reviews in the list of a movie and of a user
+	movieFirst   = 5  // reviews in the lists at the start
 )
 
-// movieRows are movies and users with lists of reviews, and these.
+// movieRows returns movies and users with lists of reviews, and these reviews.
 func movieRows(n int, seed uint64) map[string]string {
 	rows, r := map[string]string{}, kit.Stream(seed, 77)
 	text := strings.Repeat("a fine film. ", 20)
@@ -56,7 +57,8 @@ func movieRows(n int, seed uint64) map[string]string {
 	return rows
 }
 
-// movie is half reviews that are composed, half pages that show those of a movie.
+// movie is a mix: half of the workflows compose a review, the other half show the reviews of a
+// movie.
 func movie(n int, seed uint64) causalLoad {
 	text := strings.Repeat("what a film! ", 20)
 	return causalLoad{servers: movieServers, rows: movieRows(n, seed), seed: seed, next: func(i int, r *rand.Rand, number func() int64) workflow {
@@ -74,9 +76,9 @@ func movie(n int, seed uint64) causalLoad {
 	}}
 }
 
-// compose is a review of a movie by a user: four functions beside each other that make its
-// parts, which the workflow carries; one that puts them together; one that stores the
-// review; and two beside each other that put it onto the lists.
+// compose writes a review of a movie by a user. Four parallel functions make its parts, which the
+// workflow carries. One function assembles them, one stores the review, and two parallel functions
+// add it to the lists.
 func compose(ctx context.Context, f *causalbase.Recorded, places []int, lists []string, text string, number func() int64) error {
 	if err := f.Siblings(places[1:5], func(int, *causalbase.Recorded) error { return nil }); err != nil {
 		return err
@@ -102,8 +104,8 @@ func compose(ctx context.Context, f *causalbase.Recorded, places []int, lists []
 	})
 }
 
-// showMovie reads the list of a movie, and then, at another server, every review on it: there
-// must be one.
+// showMovie reads the list of a movie and then, at another server, every review on it. Every review
+// must exist.
 func showMovie(places []int, film string) workflow {
 	missing := false
 	return workflow{places: places, body: func(ctx context.Context, f *causalbase.Recorded) error {
@@ -129,7 +131,7 @@ func showMovie(places []int, film string) workflow {
 	}}
 }
 
-// causalMovie is figure 16.
+// causalMovie reproduces figure 16.
 func causalMovie(ctx context.Context, opt kit.Options) (*kit.Report, error) {
 	sizes := movieSizesOf(opt)
 	l := &loops{opt: opt, sizes: sizes, load: func(seed uint64) causalLoad { return movie(sizes.keys, seed) }, compared: publishedMovie}

@@ -31,16 +31,16 @@ func causalOverheadSizesOf(o kit.Options) causalOverheadSizes {
 	return causalOverheadSizes{100_000, 1000, 1500 * time.Millisecond, 2}
 }
 
-// publishedOverhead is figure 14.
+// publishedOverhead has the figures of figure 14.
 var publishedOverhead = map[string]struct{ cpu, memory, metadata float64 }{
 	"freshet": {42.0, 54.4, 35.1}, "freshet-tcc": {53.3, 57.4, 69.9}, "hydro-con": {98.3, 69.3, 45.3}, "hydro-opt": {54.4, 69.6, 99.8}, "faastcc": {52.9, 61.0, 28.8},
 }
 
-// overhead measures what causal caches take.
+// overhead measures what causal caches cost.
 type overhead struct {
 	opt      kit.Options
 	sizes    causalOverheadSizes
-	data     float64 // of the data set, in KB
+	data     float64 // size of the data set, in KB
 	rounds   kit.Rounds[string]
 	verdicts verdicts
 }
@@ -48,7 +48,7 @@ type overhead struct {
 // overheadServers is how many servers each system has.
 const overheadServers = 3
 
-// causalOverhead is figure 14.
+// causalOverhead reproduces figure 14.
 func causalOverhead(ctx context.Context, opt kit.Options) (*kit.Report, error) {
 	o := &overhead{opt: opt, sizes: causalOverheadSizesOf(opt), verdicts: verdicts{}}
 	for k, v := range numbered(o.sizes.keys) {
@@ -67,7 +67,7 @@ func heapSize() float64 {
 	return float64(m.HeapAlloc) / 1e6
 }
 
-// round runs one system at a constant rate and looks now and then at what it holds.
+// round runs one system at a constant rate and samples the sizes of its metadata.
 func (o *overhead) round(ctx context.Context, system string, seed uint64) error {
 	before := heapSize()
 	r, err := startCausal(ctx, system, micro(overheadServers, o.sizes.keys, seed), nil)
@@ -90,7 +90,7 @@ func (o *overhead) round(ctx context.Context, system string, seed uint64) error 
 	metadata := <-looked
 	o.rounds.Add(system, "metadata_kb", metadata)
 	o.rounds.Add(system, "metadata_percent", 100*metadata/o.data)
-	o.rounds.Add(system, "cpu_percent", p.cpu*o.sizes.rate/1e4) // of a processor
+	o.rounds.Add(system, "cpu_percent", p.cpu*o.sizes.rate/1e4) // per cent of one processor
 	o.rounds.Add(system, "p99_us", p.p99)
 	if ring, ok := r.system.(*causalbase.Ring); ok && err == nil && system == "freshet" {
 		var bytes float64
@@ -105,8 +105,8 @@ func (o *overhead) round(ctx context.Context, system string, seed uint64) error 
 	return err
 }
 
-// longestToken is the size of the longest token of a session that has been everywhere when
-// all was visible, so that it carries nothing.
+// longestToken returns the size of the longest token of a session that visited all servers when
+// every write was visible, so that it carries no writes.
 func longestToken(ctx context.Context, ring *causalbase.Ring) (longest float64, err error) {
 	s := ring.Spaces[0].Begin()
 	for i := range overheadServers {

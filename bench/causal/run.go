@@ -18,24 +18,24 @@ import (
 	"github.com/freshet-cache/freshet/check"
 )
 
-// What the paper's machines had, and what every system gets here.
+// The delays on the machines of the paper, which every system gets here.
 const (
-	causalHop   = 75 * time.Microsecond // one way; a round trip took 0.15 ms
+	causalHop   = 75 * time.Microsecond // one way; a round trip in the paper took 0.15 ms
 	causalStore = 5 * time.Millisecond  // added to each answer of the store
 )
 
 var causalSystems = causalbase.Names
 
-// workflow is one that is about to run.
+// workflow is a workflow before it begins.
 type workflow struct {
-	places []int    // of its functions
-	reads  []string // what it will read, if that is known
+	places []int    // the servers of its functions
+	reads  []string // the keys that it will read, if they are known
 	body   func(ctx context.Context, f *causalbase.Recorded) error
-	done   func(r *causalRun) // when it has ended, if not nil
+	done   func(r *causalRun) // called when it has ended, if not nil
 }
 
-// causalLoad is what is asked of all systems: the i-th workflow of a run is always the
-// same, but for the numbers of what it writes.
+// causalLoad is the load of all systems. The i-th workflow of a run is always the same, except for
+// the numbers of the values that it writes.
 type causalLoad struct {
 	servers int
 	rows    map[string]string
@@ -43,7 +43,7 @@ type causalLoad struct {
 	seed    uint64
 }
 
-// numbered are keys 0 to n-1, as decimal strings, with values of 8 bytes.
+// numbered returns the keys 0 to n-1, as decimal strings, with values of 8 bytes.
 func numbered(n int) map[string]string {
 	rows := make(map[string]string, n)
 	for i := range n {
@@ -61,12 +61,12 @@ type causalRun struct {
 	name    string
 	begun   atomic.Int64 // workflows
 	written atomic.Int64
-	missing atomic.Int64 // workflows to which something was told of that was not there
+	missing atomic.Int64 // workflows that saw a reference to a missing value
 	mu      sync.Mutex
 	failed  error
 }
 
-// startCausal makes a system with its caches filled.
+// startCausal starts a system and fills its caches.
 func startCausal(ctx context.Context, name string, load causalLoad, make func(w *causalbase.World) (causalbase.System, error)) (*causalRun, error) {
 	w, err := causalbase.NewWorld(load.servers, causalHop, causalStore)
 	if err != nil {
@@ -85,7 +85,7 @@ func startCausal(ctx context.Context, name string, load causalLoad, make func(w 
 	return r, nil
 }
 
-// stop ends the system; what is measured next does not pay for it.
+// stop ends the system and its background work, before the next measurement.
 func (r *causalRun) stop(ctx context.Context) error {
 	err := errors.Join(r.failed, r.system.Settle(ctx), r.system.Close(ctx))
 	r.world.Close()
@@ -106,19 +106,19 @@ func (r *causalRun) one(ctx context.Context) {
 	}
 }
 
-// phase is what a stretch of work took.
+// phase has the measurements of a part of a run.
 type phase struct {
 	p50, p99 float64 // µs
-	rate     float64 // workflows a second
-	cpu      float64 // µs of processor a workflow
-	aborts   float64 // in vain, for each workflow
-	settled  float64 // ms until all was seen everywhere
+	rate     float64 // workflows per second
+	cpu      float64 // µs of processor time per workflow
+	aborts   float64 // aborted tries per workflow
+	settled  float64 // ms until all writes were visible at all servers
 	messages float64 // over links, a workflow
 	requests float64 // to the store, a workflow
 	metadata int     // bytes at its end
 }
 
-// measured runs work and says what it took, until everything is seen everywhere.
+// measured runs work and returns its measurements, when all writes are visible at all servers.
 func (r *causalRun) measured(ctx context.Context, work func() (*kit.Latencies, error)) (p phase, err error) {
 	sent, asked := r.world.Links.Sent(), r.world.Store.Sent()
 	flows, aborts, cpu, began := r.history.Flows(), r.history.Aborts.Load(), kit.OwnCPU(), time.Now()
@@ -138,7 +138,7 @@ func (r *causalRun) measured(ctx context.Context, work func() (*kit.Latencies, e
 	return p, r.failed
 }
 
-// open begins workflows at a constant rate, however the earlier ones fare.
+// open begins workflows at a constant rate, however long the earlier ones take.
 func (r *causalRun) open(ctx context.Context, rate float64, span time.Duration) (phase, error) {
 	return r.measured(ctx, func() (*kit.Latencies, error) {
 		sleep, err := causalbase.NewSleeper()
@@ -158,27 +158,27 @@ func (r *causalRun) open(ctx context.Context, rate float64, span time.Duration) 
 	})
 }
 
-// closed has so many clients, each of which begins a workflow when its last has ended.
+// closed runs clients, each of which begins a workflow when its last one has ended.
 func (r *causalRun) closed(ctx context.Context, clients int, span time.Duration) (phase, error) {
 	return r.measured(ctx, func() (*kit.Latencies, error) {
 		return kit.ClosedLoop(ctx, clients, span, func() { r.one(ctx) })
 	})
 }
 
-// causalVerdict is what the checker found in one system's histories.
+// causalVerdict has the findings of the checker about the histories of one system.
 type causalVerdict struct {
 	flows, acts, anomalous int
 	missing                int
 	reason                 string
 }
 
-// sampled is the share of the keys whose reads are judged where there are too many
-// concurrent writes to judge all.
+// sampled is the share of the keys whose reads are judged, if there are too many concurrent writes
+// to judge all reads.
 const sampled = 32
 
-// judge looks at what was recorded: all keys of the first acts, and of all acts a part of
-// the keys. A history is right if one causal order explains it, and every workflow is
-// counted that read what it knew to be overtaken.
+// judge checks the recorded history: all keys of the first acts, and some keys of all acts. A
+// history is right if one causal order explains it. judge also counts the workflows that read a
+// value although they had seen a later one.
 func (r *causalRun) judge(first int) (v causalVerdict, err error) {
 	acts := r.history.Acts()
 	v = causalVerdict{flows: r.history.Flows(), acts: len(acts), missing: int(r.missing.Load())}
@@ -204,8 +204,8 @@ func (r *causalRun) judge(first int) (v causalVerdict, err error) {
 	return v, nil
 }
 
-// some is a history of a part of the keys. What was read of the others is still known to
-// come from its writers.
+// some returns the history of some of the keys. Reads of the other keys still name the writers of
+// their values.
 func some(acts []check.Act) []check.Act {
 	writers := map[check.Cell]int{}
 	for i, a := range acts {
@@ -246,7 +246,7 @@ func (v *causalVerdict) add(o causalVerdict) {
 	}
 }
 
-// verdicts are what the checker found, by system.
+// verdicts are the findings of the checker, by system.
 type verdicts map[string]causalVerdict
 
 func (all verdicts) add(system string, v causalVerdict) {
@@ -255,7 +255,7 @@ func (all verdicts) add(system string, v causalVerdict) {
 	all[system] = sum
 }
 
-// report puts what was found of all systems into a report.
+// report adds the findings about all systems to a report.
 func (all verdicts) report(r *kit.Report) {
 	for s, v := range all {
 		r.Judge(s, v.acts, v.anomalous)
@@ -271,8 +271,8 @@ func judged(r *kit.Report, system string) {
 	r.Goal(system+": workflows that saw an anomaly", "0", "0", r.Anomalies[system], r.Anomalies[system] == 0)
 }
 
-// micro is the workflow of the micro-benchmark: two functions that read three keys each,
-// and one that writes one, each at a server by chance.
+// micro is the workflow of the micro-benchmark: two functions that read three keys each and one
+// function that writes one key, each at a random server.
 func micro(servers, keys int, seed uint64) causalLoad {
 	z, rows := kit.NewZipf(keys, 1), numbered(keys)
 	names := make([]string, keys)
@@ -308,7 +308,7 @@ func common(r *kit.Report) {
 	r.Set("sampled", sampled)
 }
 
-// addPhase adds what a phase took to the rounds of a case.
+// addPhase adds the measurements of a phase to the rounds of a case.
 func addPhase[C comparable](all *kit.Rounds[C], c C, p phase) {
 	for column, v := range map[string]float64{"p50_us": p.p50, "p99_us": p.p99, "per_second": p.rate, "cpu_us": p.cpu, "aborts": p.aborts, "settled_ms": p.settled, "messages": p.messages, "requests": p.requests} {
 		all.Add(c, column, v)

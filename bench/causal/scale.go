@@ -33,8 +33,8 @@ func scaleSizesOf(o kit.Options) scaleSizes {
 	return scaleSizes{[]int{2, 4, 8, 16}, 5000, 128, 400 * time.Millisecond, 3}
 }
 
-// mixed is a workflow of three functions, each of which reads two keys and writes one,
-// all as likely.
+// mixed is a workflow of three functions. Each one reads two keys and writes one; all keys are
+// equally likely.
 func mixed(servers, keys int, seed uint64) causalLoad {
 	return causalLoad{servers: servers, rows: numbered(keys), seed: seed, next: func(_ int, r *rand.Rand, number func() int64) workflow {
 		w := workflow{}
@@ -64,13 +64,13 @@ func mixed(servers, keys int, seed uint64) causalLoad {
 	}}
 }
 
-// scaleCase is a system with so many servers.
+// scaleCase is a system with a number of servers.
 type scaleCase struct {
 	system  string
 	servers int
 }
 
-// scale measures the throughput of causal caches by their servers.
+// scale measures the throughput of causal caches by the number of servers.
 type scale struct {
 	opt      kit.Options
 	sizes    scaleSizes
@@ -78,7 +78,7 @@ type scale struct {
 	verdicts verdicts
 }
 
-// causalScale is figure 15.
+// causalScale reproduces figure 15.
 func causalScale(ctx context.Context, opt kit.Options) (*kit.Report, error) {
 	c := &scale{opt: opt, sizes: scaleSizesOf(opt), verdicts: verdicts{}}
 	if err := kit.Turns(ctx, opt, c.sizes.rounds, func(system string, round int) error {
@@ -104,7 +104,7 @@ func (c *scale) round(ctx context.Context, at scaleCase, seed uint64) error {
 		return err
 	}
 	addPhase(&c.rounds, at, p)
-	c.rounds.Add(at, "per_server", 1e6/p.cpu) // of one server that has a processor of its own
+	c.rounds.Add(at, "per_server", 1e6/p.cpu) // throughput of one server on a processor of its own
 	v, err := r.judge(0)
 	c.verdicts.add(at.system, v)
 	return err
@@ -154,10 +154,10 @@ func scalePlots(r *kit.Report) []kit.Plot {
 	return []kit.Plot{{Title: "Workflows per CPU second, by servers", X: "servers", Y: "workflows per CPU second", LogY: true, Series: kit.Curves(r.Rows, "servers", "per_server"), Ticks: servers(r)}}
 }
 
-// servers are the numbers of servers that a report has.
+// servers returns the numbers of servers in a report.
 func servers(r *kit.Report) (out []float64) {
 	for _, text := range kit.Distinct(r.Rows, "servers") {
-		n, _ := strconv.Atoi(text) // it is a number of the report's own
+		n, _ := strconv.Atoi(text) // the report itself wrote it as a number
 		out = append(out, float64(n))
 	}
 	return out

@@ -10,10 +10,10 @@ import (
 	"github.com/freshet-cache/freshet/bench/kit"
 )
 
-// What the servers are connected by.
+// The kinds of connections between the servers.
 var visibilitySystems = []string{"freshet-tcp", "freshet-delayed"}
 
-// publishedWindow is figure 17, by the number of servers, in microseconds.
+// publishedWindow has the figures of figure 17 by the number of servers, in microseconds.
 var publishedWindow = map[int]float64{3: 1259, 4: 1586, 5: 2030, 6: 2360, 7: 2799, 8: 3138}
 
 type visibilitySizes struct {
@@ -32,13 +32,13 @@ func visibilitySizesOf(o kit.Options) visibilitySizes {
 	return visibilitySizes{[]int{3, 4, 5, 6, 7, 8, 12, 16}, 100, 3}
 }
 
-// ringCase is a system with so many servers; those of the slopes are 0.
+// ringCase is a system with a number of servers; 0 for its slope.
 type ringCase struct {
 	system  string
 	servers int
 }
 
-// visibility measures the windows in which servers of a ring differ.
+// visibility measures the times during which the servers of a ring differ.
 type visibility struct {
 	opt    kit.Options
 	sizes  visibilitySizes
@@ -46,8 +46,8 @@ type visibility struct {
 	result *kit.Report
 }
 
-// causalVisibility is figure 17: how long after a write at the first server the last of
-// the ring shows it.
+// causalVisibility reproduces figure 17: the time from a write at the first server until the last
+// server of the ring shows it.
 func causalVisibility(ctx context.Context, opt kit.Options) (*kit.Report, error) {
 	v := &visibility{opt: opt, sizes: visibilitySizesOf(opt), result: kit.NewReport()}
 	err := kit.Turns(ctx, opt, v.sizes.rounds, func(system string, _ int) error {
@@ -71,7 +71,7 @@ func causalVisibility(ctx context.Context, opt kit.Options) (*kit.Report, error)
 	return v.result, nil
 }
 
-// slope is that of the line with the least squares.
+// slope returns the slope of the least-squares line.
 func slope(at []kit.Point) float64 {
 	var x, y, xx, xy float64
 	n := float64(len(at))
@@ -81,7 +81,7 @@ func slope(at []kit.Point) float64 {
 	return (n*xy - x*y) / (n*xx - x*x)
 }
 
-// window writes at the first server, and polls the last one until it shows that.
+// window writes at the first server and polls the last one until it shows the write.
 func (v *visibility) window(ctx context.Context, system string, servers int) (l *kit.Latencies, err error) {
 	hop := time.Duration(0)
 	if system == "freshet-delayed" {
@@ -128,7 +128,7 @@ func (v *visibility) window(ctx context.Context, system string, servers int) (l 
 			}
 			poll.Sleep(20 * time.Microsecond)
 		}
-		if i >= 5 { // until then connections are made
+		if i >= 5 { // before that, the servers open their connections
 			l.Add(time.Since(middle), 1)
 		}
 	}

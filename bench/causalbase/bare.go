@@ -2,12 +2,11 @@ package causalbase
 
 import "context"
 
-// bare is what every system does at least: functions move, and what was written is
-// acknowledged by the store, once. Nothing is read. What it takes is the emulation and the
-// clients.
+// bare does what every system must do at least: functions move, and the store acknowledges the
+// writes, once. It reads nothing. It measures the cost of the emulation and the clients.
 type bare struct{ w *World }
 
-// NewBare makes a system that only waits.
+// NewBare returns a system that only waits.
 func NewBare(w *World) System { return bare{w} }
 
 // Act implements System.

@@ -1,10 +1,10 @@
-// Package causalbase holds what the causal cache is compared with, over one emulated
-// world: workflows whose functions run at one of several cache servers each, links and a
-// store that take as long as the paper set them.
+// Package causalbase holds the systems with which the causal cache is compared, over one emulated
+// world. The functions of a workflow run at several cache servers. Links and the store are as slow
+// as in the paper.
 //
-// What may be relied on: every system gets the same links, the same store, the same
-// workflows at the same places, and pays for moving what its workflows carry; a value is
-// written once, so that a [History] can be judged by package check. What a system
-// promises is said where it is made. Baselines are as fast as we could make them: where
-// we had a choice that the papers leave open we took the one that wins.
+// What may be relied on: every system has the same links, the same store and the same workflows at
+// the same servers, and pays for moving what its workflows carry. Each value is written once, so
+// that package check can judge a [History]. The constructor of a system says what the system
+// promises. The baselines are as fast as we could make them: where the papers leave a choice open,
+// we took the faster one.
 package causalbase

@@ -2,9 +2,8 @@ package causalbase
 
 import "encoding/binary"
 
-// What baselines say to each other, to their store and to the next function of a workflow
-// is encoded and taken apart again, as it would be between machines: numbers as varints,
-// texts behind their length.
+// Baselines encode and decode all messages to each other, to their store and to the next function
+// of a workflow, as between machines. Numbers are varints; texts follow their length.
 
 func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
@@ -18,8 +17,8 @@ func appendTexts(b []byte, all []string) []byte {
 	return b
 }
 
-// appendBody appends a version but for its number. Needs that have the number own are those
-// of the commit that leaves it, which is not known yet: 0 stands for it.
+// appendBody appends a version without its number. A dependency with the number own is on the
+// commit of the version itself, whose number is not known yet; it is encoded as 0.
 func appendBody(b []byte, value string, needs deps, own uint64) []byte {
 	return appendDeps(appendText(b, value), needs, own)
 }
@@ -35,7 +34,7 @@ func appendDeps(b []byte, needs deps, own uint64) []byte {
 	return b
 }
 
-// appendVersions appends versions with what they need, one for each of the asked keys.
+// appendVersions appends versions with their dependencies, one for each requested key.
 func appendVersions(b []byte, all []*version) []byte {
 	for _, v := range all {
 		if v == nil {
@@ -56,10 +55,10 @@ func appendSettings(b []byte, all []setting) []byte {
 	return b
 }
 
-// reader takes apart what the functions above have made. Texts are parts of what it reads.
+// reader decodes what the functions above have encoded. Its texts share the memory of the message.
 type reader struct{ s string }
 
-// read reads a message that has arrived.
+// read returns a reader of a message.
 func read(b []byte) *reader { return &reader{string(b)} }
 
 func (r *reader) uint() (v uint64) {
@@ -87,7 +86,7 @@ func (r *reader) texts() []string {
 	return out
 }
 
-// body is the version of that number.
+// body decodes the version with that number.
 func (r *reader) body(seq uint64) *version {
 	v := &version{value: r.text(), seq: seq}
 	v.deps = r.deps(seq)

@@ -11,24 +11,25 @@ import (
 // faasPeriod is how often FaaSTCC refreshes.
 const faasPeriod = 50 * time.Millisecond
 
-// Faas is FaaSTCC: the store numbers all commits, every version in a cache is known to be
-// the latest from its commit to the one that the cache has come to, and a workflow keeps
-// the interval in which all that it has read was the latest. What is known here only up to
-// a time before the interval is read from the store. What is newer than the interval moves
-// it, if what was read before is unchanged; else the workflow begins again.
+// Faas is FaaSTCC. The store numbers all commits. A version in a cache is known to be the latest
+// from its commit to the last commit that the cache has received. A workflow keeps the interval of
+// commits in which everything that it has read was the latest. If a cached version is known only up
+// to a time before the interval, the workflow reads from the store. A version that is newer than
+// the interval moves the interval, if the earlier reads are unchanged; otherwise the workflow
+// begins again.
 type Faas struct{ *tables }
 
 func newFaas(w *World, rows map[string]string) *Faas { return &Faas{newTables(w, rows, faasPeriod)} }
 
-// Metadata implements System: an interval for each version, of which one end is the
-// cache's.
+// Metadata implements System: an interval for each version. One end of it belongs to the whole
+// cache.
 func (h *Faas) Metadata() (n int) {
 	for _, c := range h.all {
 		s := &c.sides[c.front.Load()]
 		s.mu.RLock()
 		n += 8
 		for _, v := range s.rows {
-			if v.seq > 0 { // what was there before everything needs no beginning
+			if v.seq > 0 { // initial values need no beginning
 				n += 8
 			}
 		}
@@ -51,14 +52,15 @@ type faas struct {
 	writes []setting
 }
 
-// Read implements Flow. What was read or written before is carried, and not read again.
+// Read implements Flow. The workflow carries what it has read or written, and does not read it
+// again.
 func (f *faas) Read(_ context.Context, keys []string) ([]string, error) {
 	out, rest := known(keys, f.writes, f.seen)
 	if len(rest) == 0 && f.lo <= f.hi {
 		return out, nil
 	}
 	want := pick(keys, rest)
-	all := want // with what was read before, for the case that the interval has to move
+	all := want // together with the earlier reads, in case the interval must move
 	for _, s := range f.seen {
 		all = append(slices.Clip(all), s.key)
 	}
@@ -101,7 +103,7 @@ func (f *faas) Write(_ context.Context, key, value string) error {
 	return nil
 }
 
-// Move implements Flow: the interval, and what was read, so that the interval can move.
+// Move implements Flow: it carries the interval and the reads, so that the interval can move.
 func (f *faas) Move(to int) error {
 	b := binary.AppendUvarint(binary.AppendUvarint(make([]byte, 0, 256), f.lo), f.hi)
 	b = appendSettings(appendSettings(b, f.seen), f.writes)
@@ -118,7 +120,8 @@ func (f *faas) Fork() Flow {
 	return &o
 }
 
-// Join implements Flow. If the intervals do not meet, the next function or the end moves them.
+// Join implements Flow. If the intervals do not overlap, the next function or the end of the
+// workflow moves them.
 func (f *faas) Join(o Flow) {
 	b := o.(*faas)
 	f.lo, f.hi, f.seen = max(f.lo, b.lo), min(f.hi, b.hi), merge(f.seen, b.seen)
@@ -129,7 +132,7 @@ func (f *faas) Join(o Flow) {
 
 // End implements Flow.
 func (f *faas) End(ctx context.Context) error {
-	if f.lo > f.hi { // branches that read from different times
+	if f.lo > f.hi { // branches that read at different times
 		if _, err := f.Read(ctx, nil); err != nil {
 			return err
 		}

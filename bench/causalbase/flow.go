@@ -8,17 +8,17 @@ import (
 	"strconv"
 )
 
-// Flow is a workflow of one client: functions that run one after the other, or beside
-// each other, each at some server. It is not safe for concurrent use; fork it.
+// Flow is a workflow of one client: functions at servers, one after the other or in parallel. It is
+// not safe for concurrent use; fork it.
 type Flow interface {
-	// Read reads keys as one function does, whose keys are known when it begins. What
-	// does not exist is "".
+	// Read reads the keys of one function, which are known when the function begins. A key that
+	// does not exist has the value "".
 	Read(ctx context.Context, keys []string) ([]string, error)
-	// Write sets a key. With transactions it happens at End.
+	// Write writes a key. In a transaction, End does it.
 	Write(ctx context.Context, key, value string) error
-	// Move goes to the function that runs at another server.
+	// Move continues with a function at another server.
 	Move(to int) error
-	// Fork begins a function beside this one, at the same place; Join takes it back.
+	// Fork begins a parallel function at the same server. Join merges it.
 	Fork() Flow
 	Join(Flow)
 	// End ends the workflow.
@@ -27,43 +27,41 @@ type Flow interface {
 
 // System is a cache of several servers over a store, in one process.
 type System interface {
-	// Begin begins a workflow at a server, of which places are the servers of its
-	// functions and keys what it will read, for systems that have to know.
+	// Begin begins a workflow. places are the servers of its functions, the first one first; keys
+	// are what it will read, for systems that must know that in advance.
 	Begin(ctx context.Context, places []int, keys []string) (Flow, error)
-	// Act says what of a workflow is read at once, and written at once.
+	// Act says which reads and writes of a workflow are atomic.
 	Act() Act
-	// Settle waits until everything that was written can be seen everywhere.
+	// Settle waits until all writes are visible at all servers.
 	Settle(ctx context.Context) error
-	// Metadata is how many bytes the servers hold beside keys and values, each server's
-	// counted.
+	// Metadata returns how many bytes all servers together hold beyond keys and values.
 	Metadata() int
 	Close(ctx context.Context) error
 }
 
-// Act is what a system promises to be one.
+// Act is the unit that a system keeps atomic.
 type Act uint8
 
-// What one act is: each read, each function, the workflow.
+// The units: each read, each function, the whole workflow.
 const (
 	EachRead Act = iota
 	EachFunction
 	TheWorkflow
 )
 
-// ErrAgain means that the workflow has come to nothing and shall begin again.
+// ErrAgain means that the workflow had no effect and must begin again.
 var ErrAgain = errors.New("causalbase: the workflow is undone; begin it again")
 
-// Initial is a value that was there before everything; Fresh is the n-th that is
-// written, with what it says.
+// Initial returns a value of the initial rows.
 func Initial(text string) string { return "-" + text }
 
-// Fresh is the n-th value that is written, 8 bytes, and then what it says.
+// Fresh returns the n-th written value: 8 bytes for n, then text.
 func Fresh(n int64, text string) string {
 	b := strconv.AppendInt(make([]byte, 0, 8+len(text)), 1e7+n, 10)
 	return string(append(b, text...))
 }
 
-// Text is what a value says besides its number.
+// Text returns the text of a value, without its number.
 func Text(value string) string {
 	switch {
 	case value == "":
@@ -74,8 +72,7 @@ func Text(value string) string {
 	return value[min(8, len(value)):]
 }
 
-// name is the name of the write that left a value, as package check knows it: none of
-// what was there before.
+// name returns the name of the write of a value for package check; empty for an initial value.
 func name(value string) string {
 	if value == "" || value[0] == '-' {
 		return ""

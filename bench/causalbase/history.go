@@ -12,27 +12,27 @@ import (
 	"github.com/freshet-cache/freshet/check"
 )
 
-// History is what workflows did, for package check.
+// History records what workflows did, for package check.
 type History struct {
 	mu    sync.Mutex
 	acts  []check.Act
 	flows int
-	// Servers is how many there are to draw from; Aborts is how often workflows were undone.
+	// Servers is the number of servers to draw from. Aborts counts how often workflows were
+	// aborted.
 	Servers int
 	Aborts  atomic.Int64
 }
 
-// Acts is what was recorded, when nobody records any more.
+// Acts returns the recorded acts. No workflow may run any more.
 func (h *History) Acts() []check.Act { return h.acts }
 
-// Flows is how many workflows have ended.
+// Flows returns how many workflows have ended.
 func (h *History) Flows() int { return h.flows }
 
 // maxTries bounds how often a workflow begins.
 const maxTries = 1000
 
-// Do runs a workflow, again until it is not undone, and records it. Each try has other
-// places: they are drawn anew.
+// Do runs a workflow, repeats it while it is aborted, and records it. Each try draws new servers.
 func (h *History) Do(ctx context.Context, s System, places []int, keys []string, body func(f *Recorded) error) error {
 	for range maxTries {
 		t := &trail{unit: s.Act()}
@@ -58,7 +58,7 @@ func (h *History) Do(ctx context.Context, s System, places []int, keys []string,
 	return fmt.Errorf("causalbase: given up after %d tries: %w", maxTries, ErrAgain)
 }
 
-// add takes the acts of a workflow.
+// add adds the acts of a workflow.
 func (h *History) add(t *trail) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -73,7 +73,7 @@ func (h *History) add(t *trail) {
 	}
 }
 
-// trail is the acts of one workflow, whose places count from its first.
+// trail has the acts of one workflow, numbered from its first.
 type trail struct {
 	unit Act
 	mu   sync.Mutex
@@ -95,12 +95,12 @@ func (t *trail) add(last []int, a check.Act) []int {
 	return []int{len(t.acts) - 1}
 }
 
-// Recorded is a Flow that is recorded.
+// Recorded is a Flow whose reads and writes are recorded.
 type Recorded struct {
 	f    Flow
 	t    *trail
 	last []int
-	own  map[string]bool // written in a transaction: what is read of it is nobody else's affair
+	own  map[string]bool // keys that this transaction wrote: reading them depends on no other workflow
 }
 
 // Read reads keys, as Flow does.
@@ -144,8 +144,7 @@ func (r *Recorded) Write(ctx context.Context, key, value string) error {
 // Move goes to another server, as Flow does.
 func (r *Recorded) Move(to int) error { return r.f.Move(to) }
 
-// Siblings runs functions beside each other, each in a fork at a server of its own, and
-// joins them.
+// Siblings runs parallel functions, each in a fork at its own server, and joins them.
 func (r *Recorded) Siblings(places []int, body func(i int, f *Recorded) error) error {
 	forks, errs := make([]*Recorded, len(places)), make([]error, len(places))
 	var wg sync.WaitGroup

@@ -12,15 +12,15 @@ import (
 // hydroPeriod is how often HydroCache refreshes.
 const hydroPeriod = 100 * time.Millisecond
 
-// Hydro is HydroCache: every version names those that its writer had read and what they
-// needed in turn, and a workflow reads from one causal cut and writes all at its end.
+// Hydro is HydroCache. Every version names the versions that its writer had read and their
+// dependencies. A workflow reads from one causal cut and writes everything at its end.
 //
-// The conservative one asks all servers, before a workflow runs, what they have of the
-// keys that it declares, makes a cut of that and tells all servers: two round trips. The
-// optimistic one reads the stored values, looks between functions whether that is a cut,
-// asks servers where the workflow has been for what is too old here, and begins again if
-// that does not help. What every server has had for two periods is no dependency any
-// more: that is the collection of garbage that its authors do by a protocol of its own.
+// The conservative variant asks all servers, before a workflow runs, for their versions of the
+// declared keys, computes a cut and sends it to all servers: two round trips. The optimistic
+// variant reads the stored values and checks between functions whether they are a cut. It asks
+// earlier servers of the workflow for versions that are too old here, and begins again if that does
+// not help. A version that all servers have had for two periods is no longer a dependency; that
+// stands for the garbage collection protocol of the authors.
 type Hydro struct {
 	*tables
 	con bool
@@ -30,7 +30,7 @@ func newHydro(w *World, rows map[string]string, con bool) *Hydro {
 	return &Hydro{newTables(w, rows, hydroPeriod), con}
 }
 
-// Metadata implements System: the dependencies of all that is in a cache.
+// Metadata implements System: the dependencies of all cached versions.
 func (h *Hydro) Metadata() (n int) {
 	for _, c := range h.all {
 		s := &c.sides[c.front.Load()]
@@ -53,10 +53,10 @@ func (h *Hydro) Begin(_ context.Context, places []int, keys []string) (Flow, err
 	return f, nil
 }
 
-// schedule is what the scheduler does: it asks all servers, takes the latest version of
-// each key, and tells all, who keep it for the workflow. What a server has is what the store
-// had once, so the latest of several is what the store had at the latest of these times: a
-// cut. What that needs goes along: the workflow's writes will need it.
+// schedule is the scheduler. It asks all servers, takes the latest version of each key, and sends
+// the result to all servers, which keep it for the workflow. Each server has a former state of the
+// store, so the latest versions are the state of the store at the latest of these times: a cut. The
+// dependencies of the cut go along, because the writes of the workflow will need them.
 func (h *Hydro) schedule(keys []string) []cut {
 	n := len(h.all)
 	answers, cuts := make([][]byte, n), make([]cut, n)
@@ -103,7 +103,7 @@ func (h *Hydro) schedule(keys []string) []cut {
 	return cuts
 }
 
-// needs are what all of these need, and what was needed before.
+// needs returns the union of the dependencies of all these versions and of the earlier ones.
 func (h *Hydro) needs(before deps, got []*version) deps {
 	old := h.old()
 	for _, v := range got {
@@ -114,8 +114,8 @@ func (h *Hydro) needs(before deps, got []*version) deps {
 	return before
 }
 
-// cut is what a server of HydroCache-Con has of what a workflow has declared, or keeps for
-// it: versions by key, and what they need.
+// cut is what a server of HydroCache-Con has of the declared keys, or keeps for the workflow:
+// versions by key, and their dependencies.
 type cut struct {
 	rows  []setting
 	needs deps
@@ -130,14 +130,15 @@ type hydro struct {
 	h      *Hydro
 	at     int
 	been   []int
-	since  uint64    // the oldest state of the store that it has read from
-	seen   []setting // what it has read, by key
-	needs  deps      // what they need
+	since  uint64    // the oldest state of the store from which it has read
+	seen   []setting // versions that it has read, by key
+	needs  deps      // their dependencies
 	writes []setting
-	cuts   []cut // by server, of HydroCache-Con, which keeps nothing else
+	cuts   []cut // the cut at each server, for HydroCache-Con only
 }
 
-// Read implements Flow. What was read or written before is carried, and not read again.
+// Read implements Flow. The workflow carries what it has read or written, and does not read it
+// again.
 func (f *hydro) Read(_ context.Context, keys []string) ([]string, error) {
 	out, rest := known(keys, f.writes, f.seen)
 	if len(rest) == 0 {
@@ -165,7 +166,7 @@ func (f *hydro) Read(_ context.Context, keys []string) ([]string, error) {
 	return out, f.valid()
 }
 
-// upstream asks the server where the workflow was last for what is too old here.
+// upstream asks the previous server of the workflow for versions that are too old here.
 func (f *hydro) upstream(keys []string, got []*version) {
 	needs := f.h.needs(f.needs, got)
 	old := func(i int) bool {
@@ -200,8 +201,8 @@ func (f *hydro) upstream(keys []string, got []*version) {
 	}
 }
 
-// valid reports whether what was read is a cut; it is not known if it is too old for what
-// counts as a dependency.
+// valid reports whether the reads are a cut. This is unknown if they are older than the
+// dependencies that are kept.
 func (f *hydro) valid() error {
 	if f.cuts != nil {
 		return nil
@@ -230,7 +231,7 @@ func (f *hydro) Write(_ context.Context, key, value string) error {
 	return nil
 }
 
-// Move implements Flow: what was read, what that needs, and what is to be written.
+// Move implements Flow: it carries the reads, their dependencies, and the buffered writes.
 func (f *hydro) Move(to int) error {
 	b := binary.AppendUvarint(make([]byte, 0, 512), f.since)
 	b = appendSettings(appendSettings(b, f.seen), f.writes)
@@ -251,7 +252,7 @@ func (f *hydro) Fork() Flow {
 	return &o
 }
 
-// Join implements Flow. Whether both together are a cut shows at the next function.
+// Join implements Flow. The next function checks whether both branches together are a cut.
 func (f *hydro) Join(o Flow) {
 	b := o.(*hydro)
 	f.since = min(f.since, b.since)

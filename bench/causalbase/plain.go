@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// uncached asks the store for everything, with one request for the keys of a function.
+// uncached sends all reads to the store, with one request for the keys of a function.
 type uncached struct {
 	w    *World
 	rows *rows
@@ -68,15 +68,15 @@ func (plain) Join(Flow) {}
 // End implements Flow.
 func (plain) End(context.Context) error { return nil }
 
-// Dax is caches that are consistent eventually, as DynamoDB's are: a write goes through
-// the cache it is made at, which has it when the store does, and to the others when it
-// comes there. It promises nothing to who roams.
+// Dax is a set of eventually consistent caches, as in DynamoDB Accelerator. A write goes through
+// the cache of its server, which has it when the store does; the other caches receive it later. It
+// promises nothing to clients that roam.
 type Dax struct {
 	w     *World
 	rows  *rows
 	nodes []*node
-	lag   time.Duration // what replication takes beside the link, on average
-	away  atomic.Int64  // copies under way
+	lag   time.Duration // mean delay of replication, in addition to the link
+	away  atomic.Int64  // replication under way
 }
 
 // node is one cache.
@@ -94,8 +94,8 @@ func (n *node) set(key string, v *version) {
 	}
 }
 
-// newDax makes caches between which a write takes a time that is distributed
-// exponentially, beside that of the link.
+// newDax returns caches with a replication delay that is distributed exponentially, in addition to
+// that of the link.
 func newDax(w *World, initial map[string]string, lag time.Duration) *Dax {
 	d := &Dax{w: w, rows: newRows(w, initial), lag: lag}
 	all := loaded(initial)
@@ -105,7 +105,7 @@ func newDax(w *World, initial map[string]string, lag time.Duration) *Dax {
 	return d
 }
 
-// NewDax makes eventual caches that replicate with that lag on average.
+// NewDax returns eventual caches with this mean delay of replication.
 func NewDax(w *World, rows map[string]string, lag time.Duration) System {
 	return newDax(w, rows, lag)
 }
@@ -195,8 +195,8 @@ func (*eventual) Join(Flow) {}
 // End implements Flow.
 func (*eventual) End(context.Context) error { return nil }
 
-// tables are the caches of HydroCache and FaaSTCC: each has everything up to one commit
-// of the store, and gets what came since, all at once, every period.
+// tables are the caches of HydroCache and FaaSTCC. Each cache has everything up to one commit of
+// the store, and receives all later commits at once in every period.
 type tables struct {
 	w      *World
 	rows   *rows
@@ -206,11 +206,10 @@ type tables struct {
 	done   sync.WaitGroup
 
 	mu    sync.Mutex
-	marks [3]uint64 // what every table has had, at the last turns
+	marks [3]uint64 // the commit that every table had received at the last turns
 }
 
-// table is hashed twice: readers read one while the other is changed, and then they are
-// swapped.
+// table has two copies: reads use one while the other is changed, and then they are swapped.
 type table struct {
 	sides [2]struct {
 		mu   sync.RWMutex
@@ -239,9 +238,9 @@ func newTables(w *World, initial map[string]string, period time.Duration) *table
 	return t
 }
 
-// keep is the thread beside a server's that refreshes its cache.
+// keep is the thread of a server that refreshes its cache.
 func (t *tables) keep(ctx context.Context, i int, c *table) {
-	if pause(ctx, t.period*time.Duration(i)/time.Duration(len(t.all))) != nil { // not all at the same time
+	if pause(ctx, t.period*time.Duration(i)/time.Duration(len(t.all))) != nil { // so that the caches refresh at different times
 		return
 	}
 	tick := time.NewTicker(t.period)
@@ -260,7 +259,7 @@ func (t *tables) keep(ctx context.Context, i int, c *table) {
 	}
 }
 
-// mark notes what every table has had.
+// mark records the commit that every table has received.
 func (t *tables) mark() {
 	least := uint64(1<<63 - 1)
 	for _, c := range t.all {
@@ -272,7 +271,7 @@ func (t *tables) mark() {
 	t.marks = [3]uint64{least, t.marks[0], t.marks[1]}
 }
 
-// old is a commit that every table has had for two periods.
+// old returns a commit that every table has had for two periods.
 func (t *tables) old() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -298,7 +297,7 @@ func (c *table) read(keys []string) (out []*version, upto uint64) {
 	return out, s.upto
 }
 
-// refresh takes a part of the feed.
+// refresh applies a part of the feed.
 func (c *table) refresh(feed []setting, upto uint64) {
 	back := 1 - c.front.Load()
 	s := &c.sides[back]

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// never is what is read of a key that does not exist.
+// never is the version of a key that does not exist.
 var never = &version{}
 
 func byKey(a, b setting) int { return cmp.Compare(a.key, b.key) }
@@ -14,7 +14,8 @@ func place(list []setting, key string) (int, bool) {
 	return slices.BinarySearchFunc(list, key, func(s setting, key string) int { return cmp.Compare(s.key, key) })
 }
 
-// known answers what a workflow carries of keys; rest are the places of the others.
+// known returns the values of keys that a workflow carries. rest has the positions of the other
+// keys.
 func known(keys []string, writes, seen []setting) (out []string, rest []int) {
 	out = make([]string, len(keys))
 	for i, k := range keys {
@@ -37,7 +38,7 @@ func pick(keys []string, places []int) []string {
 	return out
 }
 
-// saw is what was read, and these besides. What is shared stays as it was.
+// saw returns the reads with these added. It does not change seen, which branches may share.
 func saw(seen []setting, keys []string, got []*version) []setting {
 	out := slices.Clone(seen)
 	for i, k := range keys {
@@ -51,8 +52,8 @@ func saw(seen []setting, keys []string, got []*version) []setting {
 	return slices.CompactFunc(out, func(a, b setting) bool { return a.key == b.key })
 }
 
-// merge is what two branches have read: both versions of a key, if they differ, the later
-// one behind, so that none passes for the other.
+// merge returns the reads of two branches. If they differ in a key, it keeps both versions, the
+// later one last, so that the difference is noticed.
 func merge(a, b []setting) []setting {
 	out := slices.Concat(a, b)
 	slices.SortFunc(out, func(a, b setting) int { return cmp.Or(byKey(a, b), cmp.Compare(a.v.seq, b.v.seq)) })

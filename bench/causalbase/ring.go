@@ -30,13 +30,13 @@ type Ring struct {
 	links   []*link.Link
 }
 
-// journaled is a store that remembers what its journal holds, in bytes.
+// journaled is a store that counts the bytes in its journal.
 type journaled struct {
 	*memory.Journal
 	mu    sync.Mutex
-	sizes map[uint32]map[uint64]int // by incarnation and number
+	sizes map[uint32]map[uint64]int // sizes by incarnation and number
 	last  map[uint32]uint64         // numbers
-	gone  map[uint32]uint64         // up to which number
+	gone  map[uint32]uint64         // the number up to which it was truncated
 }
 
 // Persist commits a write.
@@ -53,7 +53,7 @@ func (j *journaled) Persist(ctx context.Context, w journal.Write) error {
 	return j.Journal.Persist(ctx, w)
 }
 
-// Truncate lets the journal drop writes.
+// Truncate removes writes from the journal.
 func (j *journaled) Truncate(ctx context.Context, incarnation uint32, upto uint64) error {
 	err := j.Journal.Truncate(ctx, incarnation, upto)
 	if err != nil {
@@ -68,7 +68,7 @@ func (j *journaled) Truncate(ctx context.Context, incarnation uint32, upto uint6
 	return nil
 }
 
-// above is how many bytes there are of an incarnation's writes behind a number.
+// above returns the bytes of the writes of an incarnation after a number.
 func (j *journaled) above(incarnation uint32, n uint64) (sum int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -96,7 +96,7 @@ func newRing(ctx context.Context, w *World, rows map[string]string, tcc bool) (*
 			return nil, err
 		}
 		opt := causal.ServerOptions{Store: r.store, Incarnation: uint32(i + 1), View: view, Dial: r.dial, Floor: 1}
-		if !tcc { // as a node has it
+		if !tcc { // the setting of a node
 			opt.Versions = 1
 		}
 		s, err := causal.NewServer(opt)
@@ -113,7 +113,7 @@ func newRing(ctx context.Context, w *World, rows map[string]string, tcc bool) (*
 	return r, r.fill(ctx, sorted(rows))
 }
 
-// fill has every server load every key.
+// fill makes every server load every key.
 func (r *Ring) fill(ctx context.Context, keys []string) error {
 	errs := make([]error, len(r.Spaces))
 	var wg sync.WaitGroup
@@ -128,8 +128,8 @@ func (r *Ring) fill(ctx context.Context, keys []string) error {
 	return errors.Join(errs...)
 }
 
-// conn is one side of an emulated connection: what is sent comes out at the other side
-// in order, a link's delay later.
+// conn is one side of an emulated connection. The other side receives frames in order, after the
+// delay of the link.
 type conn struct {
 	line    *Line
 	peer    *conn
@@ -246,7 +246,8 @@ func (r *Ring) Act() Act {
 	return EachFunction
 }
 
-// Settle implements System: every server knows that all have received what it has written.
+// Settle implements System: it waits until every server knows that all servers have received its
+// writes.
 func (r *Ring) Settle(ctx context.Context) error {
 	for r.Metadata() > 0 {
 		if err := pause(ctx, time.Millisecond); err != nil {
@@ -256,8 +257,8 @@ func (r *Ring) Settle(ctx context.Context) error {
 	return nil
 }
 
-// Metadata implements System: at most every server holds in its I-cache and its log what is
-// not known to have been everywhere.
+// Metadata implements System: at most, every server holds in its I-cache and its log all writes
+// that are not known to be at all servers.
 func (r *Ring) Metadata() (sum int) {
 	for i, s := range r.servers {
 		sum += r.store.above(uint32(i+1), s.Truncated())
@@ -296,7 +297,7 @@ func (r *Ring) Begin(ctx context.Context, places []int, _ []string) (Flow, error
 	return &transaction{r, tx}, nil
 }
 
-// again sorts errors: after these the workflow begins again.
+// again classifies errors: after some of them, the workflow begins again.
 func again(err error) error {
 	if errors.Is(err, causal.ErrStale) || errors.Is(err, causal.ErrBusy) {
 		return fmt.Errorf("%w: %w", ErrAgain, err)
@@ -324,7 +325,7 @@ func values(items []causal.Item[string]) []string {
 	return out
 }
 
-// Write implements Flow. A server that is busy is asked again: nothing has happened.
+// Write implements Flow. It repeats a write that a busy server has refused, which had no effect.
 func (f *session) Write(ctx context.Context, key, value string) error {
 	for {
 		err := f.s.Set(ctx, key, value)

@@ -8,27 +8,27 @@ import (
 	"sync"
 )
 
-// row is what the store keeps of a key: which commit has left it, and the version, encoded.
+// row is what the store keeps of a key: the number of the commit, and the encoded version.
 type row struct {
 	seq  uint64
 	body string
 }
 
-// commit is a row that was set.
+// commit is one write of a key.
 type commit struct {
 	key string
 	row
 }
 
-// rows is the store of the baselines: linearizable, its commits numbered, with a feed of
-// them that caches read. Every answer takes as long as the world says.
+// rows is the store of the baselines. It is linearizable, numbers its commits, and has a feed of
+// them for caches. Every answer takes as long as the world says.
 type rows struct {
 	world *World
 
 	mu   sync.Mutex
 	rows map[string]row
 	seq  uint64
-	feed []commit // those that somebody has not had
+	feed []commit // commits that some cache has not received
 }
 
 func newRows(w *World, initial map[string]string) *rows {
@@ -39,7 +39,7 @@ func newRows(w *World, initial map[string]string) *rows {
 	return r
 }
 
-// loaded are versions of everything that was there before.
+// loaded returns versions for the initial rows.
 func loaded(initial map[string]string) map[string]*version {
 	out := make(map[string]*version, len(initial))
 	for k, v := range initial {
@@ -48,7 +48,7 @@ func loaded(initial map[string]string) map[string]*version {
 	return out
 }
 
-// get reads keys at one instant, and says which commit was the last.
+// get reads keys at one instant. It returns the number of the last commit.
 func (r *rows) get(keys []string) (out []*version, at uint64) {
 	out = make([]*version, len(keys))
 	found := make([]row, len(keys))
@@ -67,10 +67,10 @@ func (r *rows) get(keys []string) (out []*version, at uint64) {
 	return out, at
 }
 
-// put sets keys at once.
+// put writes keys atomically.
 func (r *rows) put(writes []setting, needs deps) uint64 {
-	const own = 1<<64 - 1 // stands for the commit
-	if len(writes) > 1 {  // who sees one of them sees all
+	const own = 1<<64 - 1 // stands for the number of this commit
+	if len(writes) > 1 {  // a reader of one of them depends on all of them
 		all := make(deps, 0, len(writes))
 		for _, w := range writes {
 			all = append(all, dep{w.key, own})
@@ -94,13 +94,13 @@ func (r *rows) put(writes []setting, needs deps) uint64 {
 	return seq
 }
 
-// behind is the place in the feed behind a commit.
+// behind returns the position in the feed after a commit.
 func (r *rows) behind(seq uint64) int {
 	i, _ := slices.BinarySearchFunc(r.feed, seq+1, func(c commit, seq uint64) int { return cmp.Compare(c.seq, seq) })
 	return i
 }
 
-// since is the feed behind a commit, as a message, and the last commit in it.
+// since returns the feed after a commit, as a message, and the last commit in it.
 func (r *rows) since(after uint64) ([]byte, uint64) {
 	r.mu.Lock()
 	feed, at := slices.Clone(r.feed[r.behind(after):]), r.seq
@@ -114,7 +114,8 @@ func (r *rows) since(after uint64) ([]byte, uint64) {
 	return b, at
 }
 
-// told is what since has said. Each version stands for itself: it may outlive the others.
+// told decodes the answer of since. Each version has its own memory, because it may outlive the
+// others.
 func told(feed []byte) (out []setting) {
 	for r := read(feed); r.s != ""; {
 		key, seq := strings.Clone(r.text()), r.uint()

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Names are the systems there are.
+// Names are the systems.
 var Names = []string{"freshet", "freshet-tcc", "hydro-con", "hydro-opt", "faastcc", "dax", "none"}
 
-// New makes a system over rows, and fills the caches of its servers.
+// New returns a system over rows, with filled caches.
 func New(ctx context.Context, name string, w *World, rows map[string]string) (System, error) {
 	w.quick.Store(true)
 	defer w.quick.Store(false)

@@ -7,11 +7,11 @@ import (
 // version is a value of a key. It does not change.
 type version struct {
 	value string
-	seq   uint64 // which commit of the store left it, 0 for what was there before: a global order
+	seq   uint64 // the commit that wrote it, in a global order; 0 for an initial value
 	deps  deps
 }
 
-// dep is a key of which at least that version is needed.
+// dep is a dependency: a key, and the least version of it that is needed.
 type dep struct {
 	key string
 	seq uint64
@@ -20,7 +20,7 @@ type dep struct {
 // deps are sorted by key. They do not change.
 type deps []dep
 
-// of is the version that is needed of a key, 0 for none.
+// of returns the version that is needed of a key; 0 for none.
 func (d deps) of(key string) uint64 {
 	i, ok := slices.BinarySearchFunc(d, key, func(e dep, key string) int {
 		switch {
@@ -37,7 +37,7 @@ func (d deps) of(key string) uint64 {
 	return d[i].seq
 }
 
-// with is the union, of each key the later version; what is as old as upto is left out.
+// with returns the union, with the later version of each key. It omits versions up to upto.
 func (d deps) with(o deps, upto uint64) deps {
 	if len(o) == 0 && upto == 0 {
 		return d
@@ -61,7 +61,7 @@ func (d deps) with(o deps, upto uint64) deps {
 	return out
 }
 
-// bytes is what deps take on a link or in a cache: a length, the key and a version each.
+// bytes returns the encoded size of deps: a length, the key and a version for each.
 func (d deps) bytes() (n int) {
 	for _, e := range d {
 		n += 1 + len(e.key) + 8

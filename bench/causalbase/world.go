@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sleeper sleeps to within some microseconds, where timers of the runtime are a
-// millisecond late on a machine that is idle. It is for one goroutine.
+// Sleeper sleeps with a precision of some microseconds; on an idle machine, timers of the runtime
+// are up to a millisecond late. It is for one goroutine.
 type Sleeper struct{ f *os.File }
 
 // NewSleeper returns a sleeper.
@@ -25,7 +25,7 @@ func NewSleeper() (*Sleeper, error) {
 	return &Sleeper{os.NewFile(uintptr(fd), "timer")}, nil
 }
 
-// Sleep waits that long, or until the sleeper is closed.
+// Sleep waits for d, or until the sleeper is closed.
 func (s *Sleeper) Sleep(d time.Duration) {
 	if d <= 0 {
 		return
@@ -44,11 +44,11 @@ func (s *Sleeper) Sleep(d time.Duration) {
 	}
 }
 
-// Close ends the sleeper, and who sleeps.
+// Close ends the sleeper and a call of Sleep.
 func (s *Sleeper) Close() { _ = s.f.Close() }
 
-// Line is a constant delay: what is sent comes out in order, that much later, and up to a
-// fiftieth of it more. A line without delay passes things on at once.
+// Line is a constant delay. It delivers in order, after the delay and up to a fiftieth more. A line
+// without delay delivers at once.
 type Line struct {
 	delay time.Duration
 	sleep *Sleeper
@@ -61,7 +61,7 @@ type Line struct {
 	sent   atomic.Int64
 }
 
-// Sent is how often something was sent on the line.
+// Sent returns how often something was sent on the line.
 func (l *Line) Sent() int64 { return l.sent.Load() }
 
 const grain = 50
@@ -71,7 +71,7 @@ type parcel struct {
 	do  func()
 }
 
-// NewLine returns a line with that delay.
+// NewLine returns a line with this delay.
 func NewLine(delay time.Duration) (*Line, error) {
 	l := &Line{delay: delay, wake: make(chan struct{}, 1), closed: make(chan struct{})}
 	if delay <= 0 {
@@ -85,7 +85,7 @@ func NewLine(delay time.Duration) (*Line, error) {
 	return l, nil
 }
 
-// After does something when the delay is over; it must be quick.
+// After calls do when the delay is over. do must be quick.
 func (l *Line) After(do func()) {
 	l.sent.Add(1)
 	if l.delay <= 0 {
@@ -133,8 +133,8 @@ func (l *Line) run() {
 			p.do()
 		}
 		switch {
-		case n > 0: // more may be due by this time
-		case rest >= 0: // no finer than a part of the delay: each time costs whatever is measured
+		case n > 0: // more deliveries may be due now
+		case rest >= 0: // no finer than a part of the delay, because each wake-up costs the measured system processor time
 			l.sleep.Sleep(max(rest, l.delay/grain))
 		default:
 			select {
@@ -146,7 +146,7 @@ func (l *Line) run() {
 	}
 }
 
-// Close ends a line on which nothing is under way.
+// Close ends a line over which nothing is under way.
 func (l *Line) Close() {
 	close(l.closed)
 	l.done.Wait()
@@ -155,20 +155,19 @@ func (l *Line) Close() {
 	}
 }
 
-// World is what all systems of a comparison stand on.
+// World is the environment that all systems of a comparison share.
 type World struct {
 	Servers int
-	Links   *Line // one way, between any two machines
+	Links   *Line // delay one way, between any two machines
 	Store   *Line // added to each answer of the store
-	// Loopback has the ring's servers connected by TCP instead, without added delay.
+	// Loopback connects the servers of the ring by TCP instead, without added delay.
 	Loopback bool
 
-	quick        atomic.Bool // while caches are filled the store answers at once
+	quick        atomic.Bool // the store answers at once while caches are filled
 	moves, bytes atomic.Int64
 }
 
-// NewWorld makes a world in which a message takes hop and the store's answers take
-// that long.
+// NewWorld returns a world with the delays hop of each message and store of each answer of the store.
 func NewWorld(servers int, hop, store time.Duration) (*World, error) {
 	links, err := NewLine(hop)
 	if err != nil {
@@ -188,21 +187,21 @@ func (w *World) Close() {
 	w.Store.Close()
 }
 
-// answer is the way of the store's answer.
+// answer waits for the answer of the store.
 func (w *World) answer() {
 	if !w.quick.Load() {
 		w.Store.Wait()
 	}
 }
 
-// moved is a workflow's way to its next function, with so many bytes.
+// moved waits for the move of a workflow to its next function, with this many bytes.
 func (w *World) moved(bytes int) {
 	w.moves.Add(1)
 	w.bytes.Add(int64(bytes))
 	w.Links.Wait()
 }
 
-// Carried is how many bytes workflows carried to a next function on average.
+// Carried returns how many bytes a workflow carried to its next function on average.
 func (w *World) Carried() float64 {
 	return float64(w.bytes.Load()) / float64(max(1, w.moves.Load()))
 }

@@ -31,8 +31,8 @@ func Fetch(ctx context.Context, url string) ([]byte, error) {
 	return b, err
 }
 
-// Counters are metrics summed over nodes and their labels, but one: the value of
-// request is added to the name.
+// Counters are metrics, summed over nodes and over all labels except request. The value of request
+// is appended to the name.
 type Counters map[string]float64
 
 // Count reads the metrics of all nodes.
@@ -48,7 +48,7 @@ func Count(ctx context.Context, admins []string) (Counters, error) {
 	return sum, nil
 }
 
-// add reads Prometheus' text.
+// add parses the text format of Prometheus.
 func (c Counters) add(page []byte) {
 	for lines := bufio.NewScanner(bytes.NewReader(page)); lines.Scan(); {
 		name, value, ok := strings.Cut(lines.Text(), " ")
@@ -73,5 +73,5 @@ func (c Counters) add(page []byte) {
 	}
 }
 
-// Since is how much a counter grew.
+// Since returns by how much a counter grew.
 func (c Counters) Since(before Counters, name string) float64 { return c[name] - before[name] }

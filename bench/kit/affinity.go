@@ -10,8 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onFirstProcessor runs f on the first processor; a process that f starts stays
-// there.
+// onFirstProcessor runs f on the first processor. A process that f starts stays on it.
 func onFirstProcessor(f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -36,8 +35,9 @@ func processors(set unix.CPUSet) (list []int) {
 	return list
 }
 
-// LeaveFirstProcessor moves this process off the first processor, so that a
-// server has it alone. It returns how to move back, and whether there was room.
+// LeaveFirstProcessor moves this process off the first processor, so that a server has that
+// processor alone. It returns a function that moves the process back, and whether there is another
+// processor.
 func LeaveFirstProcessor() (back func(), ok bool) {
 	var all unix.CPUSet
 	if unix.SchedGetaffinity(0, &all) != nil || all.Count() < 2 {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// check looks at options before the experiment runs, and fills in defaults.
+// check checks options before the experiment runs, and fills in defaults.
 func (e Experiment) check(o *Options) error {
 	if len(o.Systems) == 0 {
 		o.Systems = e.Systems

@@ -20,20 +20,20 @@ func OwnCPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// AllCPU is the processor time of this process and of all that descend from it.
+// AllCPU is the processor time of this process and of all its descendants.
 func AllCPU() time.Duration {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	parent, used := map[int]int{}, map[int]time.Duration{}
 	for _, name := range stats {
 		b, err := os.ReadFile(name)
-		_, rest, ok := bytes.Cut(b, []byte(") ")) // the name before may hold anything
+		_, rest, ok := bytes.Cut(b, []byte(") ")) // the name before it may contain any character
 		f := strings.Fields(string(rest))
 		if err != nil || !ok || len(f) < 15 {
-			continue // it has ended
+			continue // the process has ended
 		}
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
 		parent[pid], _ = strconv.Atoi(f[1])
-		for _, field := range f[11:15] { // its own, and those of children that have ended
+		for _, field := range f[11:15] { // the time of the process and of its children that have ended
 			n, _ := strconv.Atoi(field)
 			used[pid] += time.Duration(n) * (time.Second / 100) // the kernel counts in hundredths
 		}

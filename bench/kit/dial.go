@@ -9,7 +9,7 @@ import (
 	"github.com/freshet-cache/freshet/resp"
 )
 
-// info is what a redis-server says of itself; nothing if it does not answer.
+// info returns what a redis-server answers to INFO; empty if it does not answer.
 func info(addr string) string {
 	c, err := DialPlain(addr)
 	if err != nil {
@@ -23,7 +23,7 @@ func info(addr string) string {
 	return r.Text
 }
 
-// Plain is a connection for what need not be fast.
+// Plain is a simple connection, for requests that need not be fast.
 type Plain struct {
 	net.Conn
 	r *bufio.Reader
@@ -38,7 +38,7 @@ func DialPlain(addr string) (*Plain, error) {
 	return &Plain{c, bufio.NewReader(c)}, nil
 }
 
-// Do sends a command and reads its answer; an error answer is an error.
+// Do sends a command and reads its answer. An error answer is returned as an error.
 func (p *Plain) Do(args ...string) (resp.Reply, error) {
 	if err := p.SetDeadline(time.Now().Add(quietLimit)); err != nil {
 		return resp.Reply{}, err

@@ -17,11 +17,11 @@ import (
 const (
 	plotWidth  = 18 * vg.Centimeter
 	plotHeight = 10 * vg.Centimeter
-	plotEdge   = 3 * vg.Millimeter // or else labels at the rim are cut
+	plotEdge   = 3 * vg.Millimeter // without it, labels at the edge are cut
 	legendLine = 14 * vg.Millimeter / 3
 )
 
-// legendCols is how many names stand beside each other in the legend: as many as have room.
+// legendCols is how many names fit beside each other in the legend.
 func (p Plot) legendCols() int {
 	longest := 0
 	for _, s := range p.Series {

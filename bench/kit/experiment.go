@@ -4,7 +4,7 @@ import (
 	"context"
 )
 
-// Experiment is something that can be measured.
+// Experiment is one measurement with its page.
 type Experiment struct {
 	Name    string
 	Systems []string
@@ -12,14 +12,14 @@ type Experiment struct {
 	Pages *Pages
 	// Options are the options that it takes besides those that all experiments take.
 	Options []Option
-	// Run measures. What it returns has all figures; Tables and Plots show them.
+	// Run measures. The report that it returns has all figures; Tables and Plots show them.
 	Run    func(ctx context.Context, opt Options) (*Report, error)
 	Tables func(r *Report) []Table
 	Plots  func(r *Report) []Plot
-	// Ours reports whether wrong answers of a system void the figures. Default: those of
-	// systems whose names begin with freshet.
+	// Ours reports whether wrong answers of a system make the figures void. Default: answers of
+	// systems whose names begin with freshet do.
 	Ours func(system string) bool
 }
 
-// About says in a line what the experiment measures.
+// About returns one line: what the experiment measures.
 func (e Experiment) About() string { return e.Pages.About(e.Name) }

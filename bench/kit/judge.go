@@ -8,7 +8,7 @@ import (
 	"github.com/freshet-cache/freshet/check"
 )
 
-// Judged has a history checked. What is not proven right is wrong.
+// Judged checks a history. An operation that is not proven right counts as wrong.
 func Judged(parts ...[]check.Op) (checked, wrong int, err error) {
 	var ops []check.Op
 	for _, p := range parts {

@@ -14,16 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Load is a closed loop: each connection sends a batch of commands and sends the
-// next when all are answered. One thread waits for all connections at once, as
-// redis-benchmark does: a goroutine for each would be the slowest part.
+// Load is a closed loop: each connection sends a batch of commands, and the next batch when all of
+// them are answered. One thread polls all connections, as in redis-benchmark, because a goroutine
+// for each connection would be the bottleneck.
 type load struct {
 	epoll  int
 	conns  []*conn
 	Took   time.Duration
 	Lat    *Latencies
 	Ops    int64
-	Wrong  int64 // answers that are not what was asked for
+	Wrong  int64 // wrong answers
 	events []unix.EpollEvent
 }
 
@@ -31,14 +31,14 @@ type load struct {
 type conn struct {
 	file *os.File
 	out  []byte
-	in   []byte // what was read and not yet understood is in[:have]
+	in   []byte // in[:have] was read and is not yet parsed
 	have int
-	keys []uint32 // of the batch under way, in order
-	left int      // answers that are still to come
+	keys []uint32 // of the current batch, in order
+	left int      // answers that have not arrived
 	sent time.Time
 }
 
-// What a Load asks for: keys and values of these sizes.
+// The sizes of keys and values that a Load uses.
 const (
 	KeyBytes   = 16
 	ValueBytes = 100
@@ -46,7 +46,7 @@ const (
 	quietLimit = 10 * time.Second // without any answer
 )
 
-// RemoteConns is how many connections a load has: as many as redis-benchmark.
+// RemoteConns is how many connections a load has, the same as redis-benchmark.
 const RemoteConns = 50
 
 // remoteKey appends the name of a key.
@@ -61,8 +61,8 @@ func remoteKey(b []byte, key uint32) []byte {
 
 var filler = bytes.Repeat([]byte{'.'}, ValueBytes)
 
-// appendGet and appendSet are commands as they are on the wire. The value of a
-// key is its name and dots.
+// appendGet and appendSet append encoded commands. The value of a key is its name, padded with
+// dots.
 func appendGet(b []byte, key uint32) []byte {
 	b = append(b, "*2\r\n$3\r\nGET\r\n$16\r\n"...)
 	return append(remoteKey(b, key), "\r\n"...)
@@ -92,7 +92,7 @@ func NewLoad(ctx context.Context, addr string, conns int) (_ *load, err error) {
 		if err != nil {
 			return nil, err
 		}
-		f, err := c.(*net.TCPConn).File() // blocking, and no longer the runtime's
+		f, err := c.(*net.TCPConn).File() // from here on the descriptor is blocking and the runtime does not manage it
 		_ = c.Close()
 		if err != nil {
 			return nil, err
@@ -107,15 +107,15 @@ func NewLoad(ctx context.Context, addr string, conns int) (_ *load, err error) {
 
 func (l *load) Close() {
 	for _, c := range l.conns {
-		_ = c.file.Close() // nothing is under way
+		_ = c.file.Close() // no command is under way
 	}
 	if l.epoll >= 0 {
 		_ = unix.Close(l.epoll)
 	}
 }
 
-// Run sends commands that get or set one of next's keys, until d is over and all
-// are answered. It adds to what earlier runs counted.
+// Run sends commands that get or set the keys from next, until d has passed and all commands are
+// answered. It adds to the counts of earlier runs.
 func (l *load) Run(ctx context.Context, set bool, pipeline int, d time.Duration, next func() (key uint32, more bool)) error {
 	began := time.Now()
 	active, last := 0, began
@@ -193,7 +193,7 @@ func (c *conn) send(set bool, pipeline int, next func() (uint32, bool)) (bool, e
 	return true, nil
 }
 
-// receive reads what has come and looks at every answer that is complete.
+// receive reads the bytes that have arrived and checks every complete answer.
 func (l *load) receive(c *conn, set bool) error {
 	n, err := unix.Read(int(c.file.Fd()), c.in[c.have:])
 	switch {
@@ -225,9 +225,9 @@ func (l *load) receive(c *conn, set bool) error {
 	return nil
 }
 
-// skim looks at the answer at the head of b without copying it: resp.ReadReply
-// makes a string of every answer, which would cost more than a server does. The
-// size is 0 if the answer is not complete; what it cannot read has the kind 0.
+// skim parses the answer at the start of b without copying it. resp.ReadReply makes a string of
+// every answer, which would cost more than the server spends. The size is 0 if the answer is
+// incomplete; the kind is 0 if it is malformed.
 func skim(b []byte) (kind byte, body []byte, size int) {
 	end := bytes.IndexByte(b, '\n')
 	if end < 2 {
@@ -239,7 +239,7 @@ func skim(b []byte) (kind byte, body []byte, size int) {
 	}
 	n, err := strconv.Atoi(string(line))
 	switch {
-	case err != nil || n < 0: // null, or nonsense
+	case err != nil || n < 0: // null or malformed
 		return 0, nil, end + 1
 	case len(b) < end+1+n+2:
 		return 0, nil, 0
@@ -247,7 +247,7 @@ func skim(b []byte) (kind byte, body []byte, size int) {
 	return '$', b[end+1 : end+1+n], end + 1 + n + 2
 }
 
-// Counting hands out the keys from 0 to n, once.
+// Counting returns the keys from 0 to n, each once.
 func Counting(n int) func() (uint32, bool) {
 	i := -1
 	return func() (uint32, bool) {
@@ -256,7 +256,7 @@ func Counting(n int) func() (uint32, bool) {
 	}
 }
 
-// Drawing hands out random keys below n, for ever.
+// Drawing returns random keys below n, without end.
 func Drawing(r *rand.Rand, n int) func() (uint32, bool) {
 	return func() (uint32, bool) { return uint32(r.IntN(n)), true }
 }

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// OpenLoop begins requests at a constant rate, however the earlier ones fare.
+// OpenLoop begins requests at a constant rate, however long the earlier ones take.
 type OpenLoop struct {
 	Schedule Schedule
-	// Sleep sleeps for about a duration that is more than zero. It should wake in time:
-	// what it is late counts as latency.
+	// Sleep sleeps for about d, which is positive. It should wake in time: a delay counts as
+	// latency.
 	Sleep func(d time.Duration)
 	// Before is called before each request; an error ends the loop. Default: nothing.
 	Before func(i int) error
 }
 
-// Run begins n requests, each on a goroutine of its own, and waits for all of them. began
-// is the time from which the schedule counts.
+// Run begins n requests, each in its own goroutine, and waits for all of them. The schedule starts
+// at began.
 func (l OpenLoop) Run(n int, request func(i int, began time.Time)) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -36,8 +36,8 @@ func (l OpenLoop) Run(n int, request func(i int, began time.Time)) error {
 	return nil
 }
 
-// ClosedLoop has clients that each begin a request when the last has ended, for a while. It
-// returns how long requests took.
+// ClosedLoop runs clients for a time. Each one begins a request when its last one has ended. It
+// returns the latencies.
 func ClosedLoop(ctx context.Context, clients int, span time.Duration, request func()) (*Latencies, error) {
 	sum := NewLatencies()
 	var mu sync.Mutex

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machine says where the figures come from.
+// machine describes the machine that produced the figures.
 func machine() string {
 	cpu := runtime.GOARCH
 	if f, err := os.Open("/proc/cpuinfo"); err == nil {
@@ -36,7 +36,7 @@ func machine() string {
 	return fmt.Sprintf("%s, %d processors%s, %s%s, %s", cpu, runtime.NumCPU(), memory, runtime.GOOS, kernel, runtime.Version())
 }
 
-// commit is what was built, or, in a checkout, what the working tree holds.
+// commit is the commit that was built or, in a checkout, the state of the working tree.
 func commit() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		set := map[string]string{}

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// ErrAnomaly means that freshet's answers were wrong: the figures are void.
+// ErrAnomaly means that freshet gave wrong answers: the figures are void.
 var ErrAnomaly = errors.New("bench: a checker found wrong answers; the figures are void, look at anomalies in the results")
 
 // Measure runs the experiment and leaves its results in opt.Out. The error is ErrAnomaly
@@ -32,7 +32,7 @@ func (e Experiment) Measure(ctx context.Context, opt Options) error {
 	opt.Progress("")
 	r.Experiment, r.Command = e.Name, opt.Command
 	for _, d := range e.Options {
-		if v := opt.Set[d.Name]; d.IsPath && v != "" { // where it is on this machine tells a reader nothing
+		if v := opt.Set[d.Name]; d.IsPath && v != "" { // a path of this machine is of no use to readers
 			r.Command = strings.ReplaceAll(r.Command, v, filepath.Base(v))
 		}
 	}

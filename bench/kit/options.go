@@ -16,7 +16,7 @@ type Options struct {
 	Systems []string
 	// Out is the directory of the results. Default bench-out.
 	Out string
-	// Seed makes the requests. Default 1.
+	// Seed is the seed of the requests. Default 1.
 	Seed uint64
 	// Set has the options that the experiment declares besides these, by name.
 	Set map[string]string
@@ -35,7 +35,7 @@ func (o Options) Text(name string) string { return o.Set[name] }
 
 // Number is the value of an option that is a number. It is 0 without a value and a default.
 func (o Options) Number(name string) float64 {
-	v, _ := strconv.ParseFloat(o.Set[name], 64) // check has seen it
+	v, _ := strconv.ParseFloat(o.Set[name], 64) // check has verified that it is a number
 	return v
 }
 
@@ -47,7 +47,7 @@ type Option struct {
 	Usage string
 	// Default is the value that is used without the flag.
 	Default string
-	// Check says what is wrong with a value. Default: any text is right.
+	// Check returns an error for a wrong value. Default: any text is right.
 	Check func(value string) error
 	// IsPath marks a file or directory. Reports show only its last part.
 	IsPath bool

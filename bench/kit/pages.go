@@ -18,8 +18,8 @@ type Pages struct {
 
 const measures = "This experiment measures "
 
-// ReadPages reads all Markdown files of a directory. It panics if one is not right: they
-// are a part of the program.
+// ReadPages reads all Markdown files of a directory. It panics if one is malformed, because they
+// are part of the program.
 func ReadPages(dir fs.FS) *Pages {
 	p := &Pages{about: map[string]string{}, rest: template.New("").Option("missingkey=error")}
 	names, err := fs.Glob(dir, "*.md")
@@ -47,10 +47,10 @@ func ReadPages(dir fs.FS) *Pages {
 	return p
 }
 
-// About says in a line what an experiment measures.
+// About returns one line: what an experiment measures.
 func (p *Pages) About(name string) string { return p.about[name] }
 
-// text is the rest of a page with the figures of a report.
+// text returns the rest of a page with the figures of a report filled in.
 func (p *Pages) text(name string, setting map[string]string) (string, error) {
 	var b strings.Builder
 	err := p.rest.ExecuteTemplate(&b, name+".md", setting)

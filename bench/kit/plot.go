@@ -13,16 +13,16 @@ import (
 type Plot struct {
 	Title string
 	X, Y  string // titles of the axes, with their units
-	// Groups are the names below the bars. Without groups, points have an X of their own
-	// and are joined by lines.
+	// Groups are the names below the bars. Without groups, points have X values and are joined by
+	// lines.
 	Groups     []string
 	Series     []Series
 	LogX, LogY bool
-	// Level is where a dashed line goes across, to compare with. 0: there is none.
+	// Level is the height of a dashed horizontal line, for comparison. 0: no line.
 	Level float64
-	// Ticks are the places on the X axis that have a label. Default: round numbers.
+	// Ticks are the labelled positions on the X axis. Default: round numbers.
 	Ticks []float64
-	// Mark draws a dashed line upwards at X = 0.
+	// Mark draws a dashed vertical line at X = 0.
 	Mark bool
 }
 
@@ -32,13 +32,13 @@ type Series struct {
 	Points []Point
 }
 
-// Point is a value with its least and its most. X is the number of the group for bars.
+// Point is a value with its minimum and maximum. For bars, X is the number of the group.
 type Point struct {
 	X float64
 	Y Spread
 }
 
-// number is a cell of a row as a spread; false if it has no number.
+// number returns a cell of a row as a spread; false if the cell is no number.
 func number(v any) (Spread, bool) {
 	switch v := v.(type) {
 	case Spread:
@@ -89,7 +89,7 @@ func addPoint(list []Series, name string, p Point) []Series {
 	return list
 }
 
-// PointOf is a cell of a row as a point; none if it has no number.
+// PointOf returns a cell of a row as a point; none if the cell is no number.
 func PointOf(x float64, cell any) []Point {
 	if y, ok := number(cell); ok {
 		return []Point{{x, y}}
@@ -100,8 +100,8 @@ func PointOf(x float64, cell any) []Point {
 // By is the text of a column of a row.
 func By(column string) func(Row) string { return func(r Row) string { return Text(r[column]) } }
 
-// limits are the least and the most value of all series; with a logarithmic axis, of those
-// above zero.
+// limits returns the least and the greatest value of all series; with a logarithmic axis, only of
+// values above zero.
 func (p Plot) limits() (low, high float64) {
 	low, high = math.Inf(1), math.Inf(-1)
 	for _, s := range p.Series {
@@ -113,7 +113,7 @@ func (p Plot) limits() (low, high float64) {
 			}
 		}
 	}
-	if low > high { // there is no value that can be shown
+	if low > high { // no value can be shown
 		low, high = 1, 10
 	}
 	if p.Level > 0 {
@@ -129,7 +129,7 @@ func (p Plot) limits() (low, high float64) {
 	return min(0, low), high * 1.08
 }
 
-// ticks labels an axis with numbers that are short: 200, 1k, 2.5M.
+// ticks labels an axis with short numbers: 200, 1k, 2.5M.
 type ticks struct{ log bool }
 
 // Ticks implements plot.Ticker.
@@ -138,7 +138,7 @@ func (t ticks) Ticks(low, high float64) []plot.Tick {
 		return linearTicks(low, high)
 	}
 	var list []plot.Tick
-	few := math.Log10(high/low) < 2 // then 2 and 5 have labels, too
+	few := math.Log10(high/low) < 2 // label 2 and 5 as well
 	for decade := math.Pow(10, math.Floor(math.Log10(low))); decade <= high; decade *= 10 {
 		for n := 1; n < 10; n++ {
 			v := decade * float64(n)
@@ -173,7 +173,7 @@ func linearTicks(low, high float64) (list []plot.Tick) {
 	return list
 }
 
-// fixed labels these places and no others.
+// fixed labels these positions and no others.
 type fixed []float64
 
 // Ticks implements plot.Ticker.
@@ -184,14 +184,14 @@ func (f fixed) Ticks(_, _ float64) (list []plot.Tick) {
 	return list
 }
 
-// short is a number of an axis.
+// short formats a number of an axis.
 func short(v float64) string {
 	text := func(v float64, unit string) string {
 		s := fmt.Sprintf("%.3f", v)
 		return strings.TrimRight(strings.TrimRight(s, "0"), ".") + unit
 	}
 	switch a := math.Abs(v); {
-	case a < 1e-9: // of either sign
+	case a < 1e-9: // positive or negative
 		return "0"
 	case a >= 1e6:
 		return text(v/1e6, "M")

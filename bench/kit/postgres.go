@@ -8,10 +8,10 @@ import (
 	"github.com/freshet-cache/freshet/internal/pgserver"
 )
 
-// Postgres is a PostgreSQL that experiments may use: that of --postgres, or one of their own.
+// Postgres is a PostgreSQL server for experiments: the one of --postgres, or one that kit starts.
 type Postgres struct {
 	url string
-	own *pgserver.Server // nil: somebody else's
+	own *pgserver.Server // nil if kit did not start it
 }
 
 // StartPostgres starts a server with its data in a directory, unless --postgres names one.
@@ -30,7 +30,7 @@ func StartPostgres(ctx context.Context, opt Options, dir string) (*Postgres, err
 // URL is the address of the database.
 func (p *Postgres) URL() string { return p.url }
 
-// In is the address with parameters, as schema=NAME.
+// In returns the address with parameters, such as schema=NAME.
 func (p *Postgres) In(parameters string) string {
 	if strings.Contains(p.url, "?") {
 		return p.url + "&" + parameters
@@ -38,7 +38,7 @@ func (p *Postgres) In(parameters string) string {
 	return p.url + "?" + parameters
 }
 
-// Stop ends a server of our own.
+// Stop ends the server if kit started it.
 func (p *Postgres) Stop() {
 	if p != nil && p.own != nil {
 		p.own.Stop()

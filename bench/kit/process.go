@@ -18,15 +18,15 @@ import (
 
 // Server is a process under test.
 type Server struct {
-	Addrs  []string // where clients connect
+	Addrs  []string // address for clients
 	Admins []string
-	cmd    *exec.Cmd // nil: somebody else's
+	cmd    *exec.Cmd // nil if kit did not start it
 	log    *tail
-	Done   chan struct{} // the process has ended
+	Done   chan struct{} // closed when the process has ended
 }
 
-// tail keeps the first output of a process, which says where it listens, and the
-// last, for when it fails.
+// tail keeps the first output of a process, which has its addresses, and the last output, for a
+// report of its failure.
 type tail struct {
 	mu    sync.Mutex
 	first []byte
@@ -48,10 +48,10 @@ func (t *tail) end() string {
 	return string(t.last)
 }
 
-// listening are the lines in which freshet serve says where a node listens.
+// listening matches the lines in which freshet serve prints the addresses of a node.
 var listening = regexp.MustCompile(`msg=listening .*redis=(\S+) admin=http://(\S+)\n`)
 
-// addresses are those that the process has said it listens at.
+// addresses returns the addresses that the process has printed.
 func (t *tail) addresses() (clients, admins []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -61,7 +61,7 @@ func (t *tail) addresses() (clients, admins []string) {
 	return clients, admins
 }
 
-// start runs a command. With pin, it gets the first processor and no other.
+// start runs a command. With pin, the command runs on the first processor only.
 func start(ctx context.Context, pin bool, args []string) (*Server, error) {
 	s := &Server{log: &tail{}, Done: make(chan struct{})}
 	s.cmd = exec.CommandContext(ctx, args[0], args[1:]...)
@@ -76,7 +76,7 @@ func start(ctx context.Context, pin bool, args []string) (*Server, error) {
 		return nil, fmt.Errorf("%s does not start: %w", args[0], err)
 	}
 	go func() {
-		_ = s.cmd.Wait() // what matters is what it printed
+		_ = s.cmd.Wait() // the output says more than the exit status
 		close(s.Done)
 	}()
 	return s, nil
@@ -84,7 +84,7 @@ func start(ctx context.Context, pin bool, args []string) (*Server, error) {
 
 var errEnded = errors.New("a server has ended")
 
-// ready waits until ok says so, the process has ended, or half a minute is over.
+// ready waits until ok returns true, the process has ended, or half a minute has passed.
 func (s *Server) ready(ctx context.Context, ok func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -100,12 +100,12 @@ func (s *Server) ready(ctx context.Context, ok func() bool) error {
 	return nil
 }
 
-// Stop ends the process as an operator would, and waits.
+// Stop ends the process with the signal that operators use, and waits.
 func (s *Server) Stop() error {
 	if s == nil || s.cmd == nil {
 		return nil
 	}
-	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended already
+	_ = s.cmd.Process.Signal(syscall.SIGTERM) // the process may have ended already
 	select {
 	case <-s.Done:
 		return nil
@@ -122,7 +122,7 @@ func (s *Server) CPU() time.Duration {
 		return 0
 	}
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
-	_, rest, ok := bytes.Cut(b, []byte(") ")) // the name before may hold anything
+	_, rest, ok := bytes.Cut(b, []byte(") ")) // the name before it may contain any character
 	fields := strings.Fields(string(rest))
 	if err != nil || !ok || len(fields) < 13 {
 		return 0
@@ -135,7 +135,7 @@ func (s *Server) CPU() time.Duration {
 	return time.Duration(user+system) * (time.Second / 100) // the kernel counts in hundredths
 }
 
-// maxAnswer bounds what an admin endpoint may answer.
+// maxAnswer bounds the answers of admin endpoints.
 const maxAnswer = 16 << 20
 
 func readBounded(r io.Reader) ([]byte, error) { return io.ReadAll(io.LimitReader(r, maxAnswer)) }

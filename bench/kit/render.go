@@ -47,7 +47,7 @@ func plotName(name string, i int) string {
 	return fmt.Sprintf("%s-%d", name, i+1)
 }
 
-// write leaves everything in a directory, under a name.
+// write writes the report, its page and its plots into a directory, under a name.
 func (e Experiment) write(r *Report, dir, name string) error {
 	b, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -99,7 +99,7 @@ func (e Experiment) print(w io.Writer, r *Report) {
 		for _, line := range t.cells() {
 			fmt.Fprintln(tw, strings.Join(line, "\t"))
 		}
-		_ = tw.Flush() // a terminal that is gone needs no table
+		_ = tw.Flush() // an error of the terminal does not matter
 	}
 	for _, text := range r.Remarks {
 		fmt.Fprintf(w, "\n%s\n", text)

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// Report is what an experiment found. Its JSON is stable: scripts read it. The page and the
-// plots are made of nothing else.
+// Report has the results of an experiment. Its JSON is stable, because scripts read it. The page
+// and the plots depend on nothing else.
 type Report struct {
 	Experiment string             `json:"experiment"`
 	Commit     string             `json:"commit"`
@@ -17,14 +17,14 @@ type Report struct {
 	Took       string             `json:"took"`
 	Rows       []Row              `json:"rows"`
 	Headline   map[string]float64 `json:"headline"`
-	// Anomalies counts, for each system, the answers a checker found wrong.
+	// Anomalies counts, for each system, the answers that a checker found wrong.
 	Anomalies map[string]int `json:"anomalies"`
 	// Checked counts, for each system, the operations that the checker saw.
 	Checked map[string]int `json:"checked"`
 	Goals   []Goal         `json:"goals"`
 	// Setting has the figures that the text of the page names.
 	Setting map[string]string `json:"setting"`
-	// Remarks are what a reader has to know of this run: what failed, what a checker says.
+	// Remarks tell readers what is special about this run: failures, findings of a checker.
 	Remarks []string `json:"remarks,omitempty"`
 }
 
@@ -36,7 +36,7 @@ func NewReport() *Report {
 // Row is one line of results, by column. A row names its system, if it is about one.
 type Row map[string]any
 
-// UnmarshalJSON gives values the types that they had: a spread, an int, or another.
+// UnmarshalJSON restores the types of values: a spread, an int, or another.
 func (r *Row) UnmarshalJSON(b []byte) error {
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(b, &raw); err != nil {
@@ -65,7 +65,7 @@ func (r *Row) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Goal is what we want to reach, beside what others published.
+// Goal is a figure that freshet aims at, beside the published one.
 type Goal struct {
 	What      string `json:"what"`
 	Want      string `json:"want"`
@@ -79,14 +79,14 @@ func (r *Report) Goal(what, want, published string, got any, met bool) {
 	r.Goals = append(r.Goals, Goal{what, want, published, Text(got), met})
 }
 
-// Judge adds what a checker said of a system: how many operations it saw, and how many of
-// them were wrong.
+// Judge adds the verdict of a checker on a system: how many operations the checker saw, and how
+// many were wrong.
 func (r *Report) Judge(system string, checked, wrong int) {
 	r.Checked[system] += checked
 	r.Anomalies[system] += wrong
 }
 
-// Set gives a figure of the page's text its value.
+// Set sets a figure of the text of the page.
 func (r *Report) Set(name string, value any) {
 	text := fmt.Sprint(value)
 	if v, ok := value.(float64); ok {
@@ -95,18 +95,18 @@ func (r *Report) Set(name string, value any) {
 	r.Setting[name] = text
 }
 
-// Remark adds what a reader has to know of this run.
+// Remark adds a remark about this run for readers.
 func (r *Report) Remark(format string, args ...any) {
 	r.Remarks = append(r.Remarks, fmt.Sprintf(format, args...))
 }
 
-// With are the rows that have a value in a column.
+// With returns the rows that have a value in a column.
 func (r *Report) With(column string) []Row { return WithKey(r.Rows, column) }
 
-// Systems are the systems of rows, in their order.
+// Systems returns the systems of rows, in their order.
 func Systems(rows []Row) []string { return Distinct(rows, "system") }
 
-// Distinct are the values of a column, as text, in the order of the rows.
+// Distinct returns the values of a column, as text, in the order of the rows.
 func Distinct(rows []Row, column string) (out []string) {
 	seen := map[string]bool{}
 	for _, row := range rows {
@@ -119,7 +119,7 @@ func Distinct(rows []Row, column string) (out []string) {
 	return out
 }
 
-// WithKey are the rows that have a value for key.
+// WithKey returns the rows that have a value for key.
 func WithKey(rows []Row, key string) (out []Row) {
 	for _, r := range rows {
 		if _, ok := r[key]; ok {

@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// StartFreshet runs freshet serve, with as many nodes, until every key has an
-// owner. The kernel chooses the ports and the process says which: a port that we
-// chose might be somebody else's by then, and theirs the server we measure.
+// StartFreshet runs freshet serve with this many nodes and waits until every key has an owner. The
+// kernel chooses the ports and the process prints them. If kit chose a port, another process could
+// take it first, and kit would measure that process.
 func StartFreshet(ctx context.Context, opt Options, pin bool, nodes int, dir string, flags ...string) (*Server, error) {
 	args := append([]string{}, opt.Serve...)
 	args = append(args, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--nodes", strconv.Itoa(nodes), "--data", dir)
@@ -35,9 +35,9 @@ func StartFreshet(ctx context.Context, opt Options, pin bool, nodes int, dir str
 	})
 }
 
-// StartRedis runs redis-server; with aof it syncs every write to disk before it
-// answers, and otherwise keeps nothing. It cannot choose a port itself, so a port
-// that was free a moment ago is tried until the one who answers is ours.
+// StartRedis runs redis-server. With aof, the server syncs every write to disk before it answers;
+// otherwise it stores nothing on disk. It cannot choose a port itself, so StartRedis tries ports
+// that were free until the server that answers is the one it started.
 func StartRedis(ctx context.Context, pin bool, dir string, aof bool) (*Server, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -65,7 +65,7 @@ func StartRedis(ctx context.Context, pin bool, dir string, aof bool) (*Server, e
 	}
 }
 
-// freePort is a port that nobody listens at, at the moment.
+// freePort returns a port on which nothing listens at the moment.
 func freePort() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -75,7 +75,7 @@ func freePort() (string, error) {
 	return port, errors.Join(err, l.Close())
 }
 
-// Scratch is a directory for the data of servers.
+// Scratch creates a directory for the data of servers.
 func Scratch(name string) (string, error) {
 	dir, err := os.MkdirTemp("", "freshet-bench-")
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// inks are colours that people who see few colours can tell apart (Okabe and Ito), ordered
-// so that neighbours differ in grey as well.
+// inks are colours that people with colour blindness can tell apart (Okabe and Ito), in an order in
+// which neighbours also differ in grey.
 var inks = []color.RGBA{
 	{0x00, 0x72, 0xb2, 0xff}, {0xe6, 0x9f, 0x00, 0xff}, {0x99, 0x99, 0x99, 0xff}, {0x56, 0xb4, 0xe9, 0xff},
 	{0xd5, 0x5e, 0x00, 0xff}, {0x00, 0x9e, 0x73, 0xff}, {0xcc, 0x79, 0xa7, 0xff}, {0xf0, 0xe4, 0x42, 0xff},
@@ -21,14 +21,14 @@ var (
 	dashes = [][]vg.Length{nil, {6, 3}, {2, 2}, {8, 2, 2, 2}, nil, {6, 3}, {2, 2}, {8, 2, 2, 2}}
 )
 
-// bars draws the i-th series of a plot as a bar in each group, from the bottom of the axis,
-// with the least and the most of the rounds as a whisker.
+// bars draws the i-th series of a plot as a bar in each group, from the bottom of the axis, with a
+// whisker from the minimum to the maximum of the rounds.
 type bars struct {
 	p Plot
 	i int
 }
 
-// groupShare is how much of a group's place its bars take.
+// groupShare is the part of the width of a group that its bars take.
 const groupShare = 0.8
 
 // Plot implements plot.Plotter.
@@ -67,14 +67,14 @@ func (b bars) Thumbnail(c *draw.Canvas) {
 	c.Stroke(path)
 }
 
-// line draws the i-th series of a plot as a line with dots, over a shade from the least of
-// the rounds to the most.
+// line draws the i-th series of a plot as a line with dots, over a shade from the minimum to the
+// maximum of the rounds.
 type line struct {
 	p Plot
 	i int
 }
 
-// manyPoints is from how many points on a line has no dots.
+// manyPoints is the number of points from which on a line has no dots.
 const manyPoints = 40
 
 func (l line) style() draw.LineStyle {

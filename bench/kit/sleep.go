@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Sleep waits for d and reports whether ctx has lasted as long.
+// Sleep waits for d. It reports false if ctx ended first.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

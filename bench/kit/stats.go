@@ -4,14 +4,14 @@ import (
 	"slices"
 )
 
-// Spread is what several rounds gave.
+// Spread summarizes the measurements of several rounds.
 type Spread struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
 	Max    float64 `json:"max"`
 }
 
-// SpreadOf is the median of rounds, with the least and the most.
+// SpreadOf returns the median of rounds, with the minimum and the maximum.
 func SpreadOf(rounds []float64) Spread {
 	if len(rounds) == 0 {
 		return Spread{}
@@ -24,7 +24,7 @@ func SpreadOf(rounds []float64) Spread {
 	return Spread{mid, s[0], s[len(s)-1]}
 }
 
-// Ratios divides round by round: what disturbs a round disturbs both.
+// Ratios divides round by round, because a disturbance affects both values of a round.
 func Ratios(a, b []float64) (out []float64) {
 	for i := range min(len(a), len(b)) {
 		if b[i] != 0 {

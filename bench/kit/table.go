@@ -16,7 +16,7 @@ type Table struct {
 // Column is a column of a table: the key of rows, and its title.
 type Column struct{ Key, Title string }
 
-// Columns are columns by key and title, in turn.
+// Columns makes columns from keys and titles, in turn.
 func Columns(keysAndTitles ...string) (out []Column) {
 	for pair := range slices.Chunk(keysAndTitles, 2) {
 		out = append(out, Column{Key: pair[0], Title: pair[1]})
@@ -24,7 +24,7 @@ func Columns(keysAndTitles ...string) (out []Column) {
 	return out
 }
 
-// cells are the texts of a table, the titles first.
+// cells returns the texts of a table, the titles first.
 func (t Table) cells() [][]string {
 	head := []string{}
 	for _, c := range t.Columns {

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Text is a number of a table: as many digits as matter.
+// Text formats a number for a table, with as many digits as matter.
 func Text(v any) string {
 	switch v := v.(type) {
 	case Spread:

@@ -5,16 +5,16 @@ import (
 	"math/rand/v2"
 )
 
-// Zipf draws ranks from 1 to n, rank r as often as r^-a says, for any a > 0: by
-// rejection-inversion (Hörmann and Derflinger, 1996), which needs no table.
+// Zipf draws ranks from 1 to n; rank r has a probability proportional to r^-a, for any a > 0. It
+// uses rejection-inversion (Hörmann and Derflinger, 1996), which needs no table.
 type zipf struct {
 	n          int
 	a          float64
-	first, all float64 // the integral of the density up to the first rank, and to all
+	first, all float64 // the integrals of the density up to the first and to the last rank
 	shortcut   float64
 }
 
-// NewZipf draws ranks from 1 to n with the exponent a.
+// NewZipf returns a Zipf for ranks from 1 to n and the exponent a.
 func NewZipf(n int, a float64) *zipf {
 	z := &zipf{n: n, a: a}
 	z.first, z.all = z.integral(1.5)-1, z.integral(float64(n)+0.5)
@@ -47,12 +47,12 @@ func (z *zipf) Draw(r *rand.Rand) int {
 	}
 }
 
-// distinct is how many different ranks so many draws of zipf(n, a) are expected to
-// find. Ranks beyond a thousand are taken together while they hardly differ.
+// distinct returns the expected number of different ranks in this many draws of zipf(n, a). It sums
+// ranks beyond a thousand in groups, because their probabilities hardly differ.
 func distinct(n int, a float64, draws int) (sum float64) {
 	z := NewZipf(n, a)
 	total := z.all - z.integral(0.5)
-	if n > 1 { // the integral is not the sum at the first ranks
+	if n > 1 { // at the first ranks, an integral does not approximate the sum
 		total = z.all - z.integral(min(float64(n), 1000)+0.5)
 		for r := 1; r <= min(n, 1000); r++ {
 			total += math.Pow(float64(r), -a)
@@ -70,8 +70,8 @@ func distinct(n int, a float64, draws int) (sum float64) {
 	return sum
 }
 
-// Ranks is the n for which draws of zipf(n, a) find about as many different ranks as
-// wanted, so that a short run misses as often for the first time as a long trace does.
+// Ranks returns the n for which the draws of zipf(n, a) contain about as many different ranks as
+// wanted. So a short run has the same share of first reads as a long trace.
 func Ranks(a float64, draws int, wanted float64) int {
 	low, high := 1, 2
 	for high < 1<<30 && distinct(high, a, draws) < wanted {

@@ -49,7 +49,7 @@ type coresRun struct {
 	result *kit.Report
 }
 
-// linearCores is figure 11a: operations a second by the number of processors.
+// linearCores reproduces figure 11a: operations per second by the number of processors.
 func linearCores(ctx context.Context, opt kit.Options) (r *kit.Report, err error) {
 	c := &coresRun{opt: opt, sizes: coreSizesOf(opt), result: kit.NewReport()}
 	for n := 1; n < runtime.NumCPU(); n *= 2 {
@@ -84,8 +84,8 @@ func (c *coresRun) inProcess(ctx context.Context) (err error) {
 	}()
 	for round := range c.sizes.rounds + 1 {
 		for _, n := range c.counts {
-			for i := range c.opt.Systems {
-				at := coreCase{c.opt.Systems[(i+round)%len(c.opt.Systems)], n}
+			for _, system := range kit.Order(c.opt.Systems, round) {
+				at := coreCase{system, n}
 				if at.system == "freshet-remote" {
 					continue
 				}
@@ -97,7 +97,7 @@ func (c *coresRun) inProcess(ctx context.Context) (err error) {
 					return err
 				case ctx.Err() != nil:
 					return context.Cause(ctx)
-				case round > 0: // the first one warms up
+				case round > 0: // the first round warms up
 					c.rounds.Add(at, "mops", 1e3*float64(n)/wall)
 					c.rounds.Add(at, "mops_per_cpu", 1e3/busy)
 				}
@@ -201,7 +201,7 @@ func coreTables(r *kit.Report) []kit.Table {
 func corePlots(r *kit.Report) []kit.Plot {
 	p := kit.Plot{Title: "Operations a second by processors", X: "processors", Y: "million operations a second", Series: kit.Curves(r.Rows, "processors", "mops"), LogY: true}
 	for _, text := range kit.Distinct(r.Rows, "processors") {
-		n, _ := strconv.Atoi(text) // it is a number of the report's own
+		n, _ := strconv.Atoi(text) // the report itself wrote it as a number
 		p.Ticks = append(p.Ticks, float64(n))
 	}
 	return []kit.Plot{p}

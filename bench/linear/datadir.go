@@ -8,8 +8,8 @@ import (
 	"github.com/freshet-cache/freshet/bench/kit"
 )
 
-// dataDir is the directory of recorded traces, empty if there is none: that of --trace,
-// or of FRESHET_DATA.
+// dataDir returns the directory of recorded traces, from --trace or FRESHET_DATA; empty if there is
+// none.
 func dataDir(o kit.Options) (string, error) {
 	dir := cmp.Or(o.Text("trace"), os.Getenv("FRESHET_DATA"))
 	if dir == "" {

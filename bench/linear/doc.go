@@ -2,6 +2,6 @@
 // Redis protocol, recorded traces, hot keys, moves of slices and faults, beside
 // redis-server and the caches of package bench/baseline.
 //
-// What a reader may rely on: each experiment is declared in Experiments, and its page
-// (pages/NAME.md) says what was measured, and what differs from the paper.
+// What a reader may rely on: each experiment is declared in Experiments. Its page (pages/NAME.md)
+// says what it measures and what differs from the paper.
 package linear

@@ -10,20 +10,20 @@ import (
 	"github.com/freshet-cache/freshet/bench/kit"
 )
 
-// driveClients send the requests of a workload, each on a schedule of its own, as wrk2
-// does.
+// driveClients is how many clients send the requests of a workload, each on its own schedule, as in
+// wrk2.
 const driveClients = 64
 
-// part is what one round of one system measured.
+// part has the measurements of one round of one system.
 type part struct {
 	reads, writes, lag *kit.Latencies
-	read, hits         int // requests that read, and those that needed nothing of the store
+	read, hits         int // reads, and reads that needed nothing from the store
 	asks, failed       int
 	queries            int64
 	cpu, took          time.Duration
 }
 
-// driver sends the requests of a workload to a system and has every read judged.
+// driver sends the requests of a workload to a system and passes every read to the judge.
 type driver struct {
 	load  *workload
 	sys   *opened
@@ -42,11 +42,10 @@ func newDriver(load *workload, sys *opened) *driver {
 // run sends the requests from the one called from on, up to the one called to, at a
 // constant rate, or, if that is 0, as fast as they are answered.
 //
-// A client whose last request has been answered when the next is due sends it then, or
-// a little later because the machine wakes it late, which is not the system's doing and
-// is told apart as lag. If the last one is still under way, the next has to wait, and
-// its latency counts from when it was due: no request is left out because the system
-// was slow.
+// A client sends a request when it is due, if the last one has been answered. It may wake late,
+// which is not the fault of the system and is reported separately as lag. If the last request is
+// still under way, the next one waits, and its latency counts from when it was due. So a slow
+// system does not reduce the number of requests.
 func (d *driver) run(ctx context.Context, from, to int, rate float64) (*part, error) {
 	p := &part{reads: kit.NewLatencies(), writes: kit.NewLatencies(), lag: kit.NewLatencies(), asks: to - from}
 	queries, cpu, began := d.sys.queries(), kit.AllCPU(), time.Now()
@@ -84,18 +83,18 @@ type lane struct {
 	d                *driver
 	t                target
 	p                *part
-	floors, versions []uint64 // of the rows of a request
+	floors, versions []uint64 // for the rows of a request
 }
 
-// pass is a stretch of requests, at a rate from a time on.
+// pass is a series of requests, at a rate, beginning at a time.
 type pass struct {
 	from, to int
-	rate     float64 // 0: as fast as they are answered
+	rate     float64 // 0: each client waits only for its last answer
 	began    time.Time
 }
 
-// client sends every driveClients-th request, whichever round it is in: what an instance
-// has read before is so asked of it again.
+// client sends every driveClients-th request, in all rounds, so that it asks an instance for the
+// same rows again.
 func (d *driver) client(ctx context.Context, p *part, c int, at pass) {
 	l := lane{d, d.sys.instances[c%len(d.sys.instances)], p, make([]uint64, page), make([]uint64, page)}
 	r := kit.Stream(uint64(at.from), uint64(40+c))
@@ -106,7 +105,7 @@ func (d *driver) client(ctx context.Context, p *part, c int, at pass) {
 		if request.write >= 0 {
 			text = value(int(request.size), r)
 		}
-		var due time.Time // none: at once
+		var due time.Time // no rate: at once
 		if at.rate > 0 {
 			if due = at.began.Add(kit.Schedule{Rate: at.rate}.Due(i - at.from)); answered.Before(due) {
 				time.Sleep(time.Until(due))
@@ -130,8 +129,8 @@ func (d *driver) fail(p *part, err error) {
 	}
 }
 
-// one sends a request, whose latency counts from due, or, if that is zero, from now. The
-// judge's work is not part of it.
+// one sends a request. Its latency counts from due or, if due is zero, from now. It excludes the
+// work of the judge.
 func (l *lane) one(ctx context.Context, a *ask, text string, due time.Time) error {
 	d, p := l.d, l.p
 	for at, i := range a.reads {
@@ -169,10 +168,9 @@ func (l *lane) one(ctx context.Context, a *ask, text string, due time.Time) erro
 	return nil
 }
 
-// begin brings a system to the state of one that has run for long: everything that is
-// to be read has been read before, by the instance that will read it, and once more,
-// for freshet keeps nothing that was read before its first guard stood. Then come
-// requests as fast as can be, writes too; few of them where nothing is gained.
+// begin warms a system up. Every client reads twice what it will read, because freshet keeps
+// nothing that it read before its first guard was installed. Then it sends requests, writes too, as
+// fast as they are answered; only a few of them if more gain nothing.
 func (d *driver) begin(ctx context.Context, system string, sizes loadSizes) error {
 	warm := sizes.warm
 	if system == "storage" {

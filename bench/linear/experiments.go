@@ -14,7 +14,7 @@ var embedded embed.FS
 func Experiments() []kit.Experiment {
 	dir, err := fs.Sub(embedded, "pages")
 	if err != nil {
-		panic(err) // it is a part of the program
+		panic(err) // the page is part of the program
 	}
 	pages := kit.ReadPages(dir)
 	return []kit.Experiment{

@@ -18,8 +18,8 @@ import (
 	"github.com/freshet-cache/freshet/store/postgres"
 )
 
-// The systems of linear-failover are what happens to the owner of some keys: it is
-// killed, it is stopped for longer than a lease and goes on, it is told to end.
+// The systems of linear-failover are faults of the owner of some keys: a crash, a pause that is
+// longer than a lease, and a drain.
 var failoverSystems = []string{"freshet-crash", "freshet-pause", "freshet-drain"}
 
 // failoverSizes are the sizes of a run of linear-failover.
@@ -40,7 +40,7 @@ func failoverSizesOf(o kit.Options) failoverSizes {
 	return failoverSizes{300, cmp.Or(o.Number("rate"), 1000), 2 * time.Second, 1500 * time.Millisecond, 3 * time.Second, 5 * time.Second}
 }
 
-// crew is three processes over one PostgreSQL, of which the second is the victim.
+// crew has three processes over one PostgreSQL. The second one is the victim.
 type crew struct {
 	opt   kit.Options
 	sizes failoverSizes
@@ -77,7 +77,7 @@ func gather(ctx context.Context, opt kit.Options, sizes failoverSizes) (c *crew,
 	return c, nil
 }
 
-// start starts the i-th process. The first has the assigner and is nobody's victim.
+// start starts the i-th process. The first one has the assigner and is never the victim.
 func (c *crew) start(ctx context.Context, i int) (err error) {
 	dir := filepath.Join(filepath.Dir(c.dir), fmt.Sprintf("node%d-%d", i, time.Now().UnixNano()))
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -93,7 +93,7 @@ func (c *crew) start(ctx context.Context, i int) (err error) {
 }
 
 func (c *crew) stop() (err error) {
-	for _, i := range []int{2, 1, 0} { // who has the assigner is the last
+	for _, i := range []int{2, 1, 0} { // the process with the assigner ends last
 		err = errors.Join(err, c.procs[i].Stop())
 	}
 	c.pg.Stop()
@@ -103,7 +103,7 @@ func (c *crew) stop() (err error) {
 	return err
 }
 
-// give moves the middle third of the keys to the victim and returns all that it owns
+// give moves the middle third of the keys to the victim. It returns the ranges that the victim owns
 // then.
 func (c *crew) give(ctx context.Context, admin rueidis.Client, names []string) (owned map[string]bool, err error) {
 	third := names[len(names)/3 : 2*len(names)/3]
@@ -111,7 +111,7 @@ func (c *crew) give(ctx context.Context, admin rueidis.Client, names []string) (
 	defer cancel()
 	to := fmt.Sprint("n", victim+1)
 	for _, key := range []string{third[0], names[2*len(names)/3]} {
-		_ = admin.Do(ctx, admin.B().Arbitrary("FR.SPLIT").Args(key).Build()).Error() // an error if there is a boundary
+		_ = admin.Do(ctx, admin.B().Arbitrary("FR.SPLIT").Args(key).Build()).Error() // it fails if the boundary exists
 	}
 	owned = map[string]bool{}
 	for len(owned) < len(third) {
@@ -126,7 +126,7 @@ func (c *crew) give(ctx context.Context, admin rueidis.Client, names []string) (
 			case now == to:
 				owned[key] = true
 			default:
-				_ = admin.Do(ctx, admin.B().Arbitrary("FR.MOVE").Args(key, to).Build()).Error() // an error if it is moving
+				_ = admin.Do(ctx, admin.B().Arbitrary("FR.MOVE").Args(key, to).Build()).Error() // it fails if the slice is moving
 			}
 		}
 	}
@@ -142,7 +142,7 @@ func (c *crew) give(ctx context.Context, admin rueidis.Client, names []string) (
 	return owned, nil
 }
 
-// fault does to the victim what the system says.
+// fault inflicts the fault that the system names.
 func (c *crew) fault(system string) error {
 	p := c.procs[victim]
 	switch system {
@@ -154,7 +154,7 @@ func (c *crew) fault(system string) error {
 	return p.Signal(syscall.SIGSTOP)
 }
 
-// happen lets the fault happen when it is time.
+// happen inflicts the fault at its time.
 func (c *crew) happen(ctx context.Context, system string, o *outage, began time.Time) error {
 	if !kit.Sleep(ctx, c.sizes.before) {
 		return nil
@@ -168,18 +168,18 @@ func (c *crew) happen(ctx context.Context, system string, o *outage, began time.
 	return err
 }
 
-// outage is what clients of the other nodes saw of one fault.
+// outage has what the clients of the other nodes saw of one fault.
 type outage struct {
 	r       *replay
 	owned   map[string]bool
-	at      time.Duration // of the fault, on the schedule
+	at      time.Duration // the time of the fault, on the schedule
 	checked int
 	stale   int
 	wrong   int
 	reason  string
 }
 
-// trial sends requests to the nodes that stay, and does something to the victim.
+// trial sends requests to the other nodes and inflicts a fault on the victim.
 func (c *crew) trial(ctx context.Context, system string, seed uint64) (*outage, error) {
 	s := c.sizes
 	length := s.before + s.after + s.lease
@@ -208,7 +208,7 @@ func (c *crew) trial(ctx context.Context, system string, seed uint64) (*outage, 
 	if err != nil {
 		return nil, err
 	}
-	for i := range r.accesses { // over connections apart, for what waits keeps what comes behind it waiting
+	for i := range r.accesses { // over separate connections, because a request that waits delays those behind it
 		switch a := &r.accesses[i]; {
 		case a.write:
 			a.client += 2 * traceClients

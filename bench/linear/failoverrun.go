@@ -13,22 +13,22 @@ import (
 
 const timelineStep = 100 * time.Millisecond
 
-// seen is an outage in figures.
+// seen has the figures of an outage.
 type seen struct {
-	calm         *kit.Latencies // of reads before the fault
-	own, other   *kit.Latencies // of reads behind it: of the victim's keys, and of others
-	reads        int            // behind it
+	calm         *kit.Latencies // latencies of reads before the fault
+	own, other   *kit.Latencies // latencies of reads after it: of keys of the victim, and of others
+	reads        int            // after it
 	readsFailed  int
-	writes       int // of the victim's keys, behind it
+	writes       int // of keys of the victim, after it
 	writesFailed int
-	waited       time.Duration // the longest of those that succeeded, from when it was due
+	waited       time.Duration // the longest successful one, from when it was due
 	lastFailed   time.Duration // when the last one that failed was due, after the fault
 	bins         []float64     // seconds after the fault
-	served       []float64     // answers of reads by bin, a second
+	served       []float64     // answered reads per second, by bin
 	written      []float64
 }
 
-// see makes figures of what the clients have recorded.
+// see computes the figures from what the clients have recorded.
 func (o *outage) see() *seen {
 	s := &seen{calm: kit.NewLatencies(), own: kit.NewLatencies(), other: kit.NewLatencies()}
 	last := o.r.schedule.Due(len(o.r.accesses))
@@ -67,7 +67,7 @@ func (o *outage) see() *seen {
 	return s
 }
 
-// read adds a read behind the fault.
+// read adds a read after the fault.
 func (s *seen) read(owned, ok bool, late time.Duration) {
 	if s.reads++; !ok {
 		s.readsFailed++
@@ -79,7 +79,7 @@ func (s *seen) read(owned, ok bool, late time.Duration) {
 	}
 }
 
-// linearFailover is reads and writes around a crash, a pause and a drain of an owner.
+// linearFailover measures reads and writes around a crash, a pause and a drain of an owner.
 func linearFailover(ctx context.Context, opt kit.Options) (r *kit.Report, err error) {
 	sizes := failoverSizesOf(opt)
 	c, err := gather(ctx, opt, sizes)
@@ -103,11 +103,11 @@ func linearFailover(ctx context.Context, opt kit.Options) (r *kit.Report, err er
 	return r, nil
 }
 
-// readLimit is how long no read may take: a moment, beside a lease.
+// readLimit is the goal for the longest read: short in comparison with a lease.
 const readLimit = 500 * time.Millisecond
 
-// outageRows adds what was seen of a fault: a row with the figures, and a row for each
-// tenth of a second, which the plots show.
+// outageRows adds rows for a fault: one with the figures, and one for each tenth of a second, which
+// the plots show.
 func outageRows(r *kit.Report, system string, o *outage, sizes failoverSizes) {
 	s := o.see()
 	longest := time.Duration(max(s.own.Longest(), s.other.Longest()))

@@ -3,7 +3,7 @@ package linear
 import (
 	"bytes"
 	"compress/gzip"
-	_ "embed" // the trace that comes with this package
+	_ "embed" // the trace in this package
 	"fmt"
 	"io"
 	"os"
@@ -19,12 +19,12 @@ type access struct {
 	client int
 }
 
-// burst is how many accesses in a row one client makes.
+// burst is how many accesses in a row belong to one client.
 const burst = 50
 
-// inject makes requests of the accesses of a trace: each is a write with the
-// probability writes, as its position says, unless the trace knows which are, and
-// clients make bursts of them.
+// inject turns the accesses of a trace into requests. If the trace does not mark writes, an access
+// is a write with the probability writes, chosen by its position. Each client sends bursts of
+// requests.
 func inject(r *recording, writes float64, clients int, seed uint64) []access {
 	out := make([]access, len(r.keys))
 	for i, k := range r.keys {
@@ -40,20 +40,20 @@ func inject(r *recording, writes float64, clients int, seed uint64) []access {
 	return out
 }
 
-// size is how long the value of a key is: a row of its type of object.
+// size returns the length of the value of a key: that of a row of its type of object.
 func size(key uint32) int { return 64 * (1 + int(key>>27)%16) }
 
 //go:embed testdata/orm-busy-200k.be32.gz
 var ormBusy []byte
 
-// ormBusySource is owed to those who recorded it.
+// ormBusySource credits the authors of the trace.
 const ormBusySource = "Trace: the first 200,000 of 5,000,000 accesses to database objects of an e-commerce application, orm-busy of cache2k, (c) headissue GmbH, Jens Wilke, CC BY 4.0, cut and re-encoded; see bench/linear/testdata."
 
-// maxTrace bounds the accesses that are read of a trace.
+// maxTrace bounds how many accesses are read from a trace.
 const maxTrace = 20_000_000
 
-// readTrace reads at most limit accesses from a file, or, if it has no name, from
-// the trace that comes with this package.
+// readTrace reads at most limit accesses from a file or, without a name, from the trace in this
+// package.
 func readTrace(name string, limit int) (*recording, error) {
 	var in io.Reader = bytes.NewReader(ormBusy)
 	if name != "" {

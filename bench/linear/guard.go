@@ -21,7 +21,7 @@ import (
 // The systems of guard-overhead, each followed by the one it is compared with.
 var guardSystems = []string{"pebble", "pebble-unguarded", "postgres", "postgres-unguarded"}
 
-// guardStore is what is measured of a store.
+// guardStore is the part of a store that is measured.
 type guardStore interface {
 	Commit(ctx context.Context, id store.ID, muts []store.Mutation) ([]store.Stamp, error)
 	SetGuard(ctx context.Context, low, high string, token store.Token) error
@@ -47,7 +47,7 @@ func guardSizesOf(o kit.Options) guardSizes {
 	return guardSizes{100_000, 5, []int{1, 100}, []int{1, 8, 32}, 300 * time.Millisecond, 3 * time.Second}
 }
 
-const guardValueBytes = 230 // as the paper's
+const guardValueBytes = 230 // as in the paper
 
 // guardCase is one line of guard-overhead.
 type guardCase struct {
@@ -79,7 +79,7 @@ func openGuarded(ctx context.Context, system, dir string, pg *kit.Postgres) (gua
 	return postgres.Open(ctx, postgres.Options{URL: url, Unguarded: unguarded, Timeout: 30 * time.Second})
 }
 
-// bounds cut the keys into n ranges: the low end of each, and an empty end.
+// bounds returns the bounds of n ranges of the keys: the low ends, and an empty end.
 func bounds(n, keys int) (out []string) {
 	for i := range n {
 		low := ""
@@ -91,14 +91,14 @@ func bounds(n, keys int) (out []string) {
 	return append(out, "")
 }
 
-// guardToken is that of range i, under the generation gen.
+// guardToken returns the guard of range i in the generation gen.
 func guardToken(gen uint64, i int) (t store.Token) {
 	binary.BigEndian.PutUint64(t[:], gen)
 	binary.BigEndian.PutUint64(t[8:], uint64(i)+1)
 	return t
 }
 
-// install puts n guards over the keys.
+// install installs n guards over the keys.
 func install(ctx context.Context, s guardStore, n, keys int) error {
 	at := bounds(n, keys)
 	for i := range n {
@@ -116,7 +116,7 @@ type writers struct {
 	gen                 atomic.Uint64
 }
 
-// run writes from all connections until d is over.
+// run writes over all connections until d has passed.
 func (w *writers) run(ctx context.Context, d time.Duration, seed uint64) (done int, lat *kit.Latencies, err error) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -159,12 +159,12 @@ func (w *writers) one(ctx context.Context, end time.Time, r *rand.Rand) (n int, 
 	return n, own, failed
 }
 
-// measure lets the systems take turns.
+// measure runs the systems in turn.
 func (g *guardRun) measure(ctx context.Context, guards int) error {
 	for round := range g.sizes.rounds + 1 {
 		for _, conns := range g.sizes.conns {
-			for i := range g.opt.Systems { // who is first changes from round to round
-				c := guardCase{g.opt.Systems[(i+round)%len(g.opt.Systems)], guards, conns}
+			for _, system := range kit.Order(g.opt.Systems, round) {
+				c := guardCase{system, guards, conns}
 				g.opt.Progress(fmt.Sprintf("%d guards, round %d of %d, %d connections: %s", guards, round, g.sizes.rounds, conns, c.system))
 				w := &writers{store: g.stores[c.system], conns: conns, guards: guards, keys: g.sizes.keys}
 				w.gen.Store(1)
@@ -177,7 +177,7 @@ func (g *guardRun) measure(ctx context.Context, guards int) error {
 					return context.Cause(ctx)
 				case n == 0:
 					return fmt.Errorf("%s: no write was committed in %v", c.system, g.sizes.round)
-				case round == 0: // the first one warms up
+				case round == 0: // the first round warms up
 					continue
 				}
 				g.rounds.Add(c, "rate", float64(n)/time.Since(began).Seconds())
@@ -189,8 +189,8 @@ func (g *guardRun) measure(ctx context.Context, guards int) error {
 	return nil
 }
 
-// flip changes the guard of all keys again and again while they are written as fast as can
-// be, and looks for writes under older guards.
+// flip replaces the guards of all keys again and again, while writers write at full speed, and
+// looks for writes under older guards.
 func (g *guardRun) flip(ctx context.Context, system string) error {
 	s := g.stores[system]
 	if err := s.SetGuard(ctx, "", "", guardToken(1, 0)); err != nil {
@@ -235,8 +235,8 @@ func (g *guardRun) flip(ctx context.Context, system string) error {
 	return nil
 }
 
-// next tells the writers of the next generation, whose guard is installed, and counts the
-// keys that were written under an older one since.
+// next gives the writers the next generation, whose guards are installed. Since then, it counts the
+// keys that were written under an older guard.
 func (w *writers) next(ctx context.Context, keys []string) (wrong int, err error) {
 	gen := w.gen.Load() + 1
 	before := make([]store.Row, len(keys))

@@ -41,7 +41,7 @@ func (g *guardRun) report() {
 	r.Set("connections", g.sizes.conns[len(g.sizes.conns)-1])
 }
 
-// goal judges what guards cost: 2 % on pebble, 12 % on PostgreSQL at several connections.
+// goal judges the cost of guards: 2 % on pebble, 12 % on PostgreSQL with several connections.
 func (g *guardRun) goal(c guardCase, got kit.Spread) {
 	least := 0.98
 	if c.system == "postgres" {

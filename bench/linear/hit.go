@@ -19,16 +19,16 @@ import (
 	"github.com/freshet-cache/freshet/store/memory"
 )
 
-// The systems of linear-hit: one Get at a time; Hits of 32 keys at a time; the
-// map that linear stands on, bare; the same with one reading of the clock after
-// each look-up, as every check of a lease needs; and that reading alone.
+// The systems of linear-hit: one Get at a time; Hits of 32 keys; the bare map that linear uses;
+// this map with one reading of the clock after each look-up, as every check of a lease needs; and
+// that reading alone.
 var hitSystems = []string{"freshet", "freshet-batch", "otter", "otter+clock", "clock"}
 
 // hotSet is what a round of linear-hit reads.
 type hotSet struct {
 	keys int
-	// full says that the memory is nearly full, so that the map keeps the order of
-	// use, which it does from half of its bound on.
+	// full means that the memory is nearly full. From half of its bound on, the map maintains the
+	// order of use.
 	full bool
 }
 
@@ -39,8 +39,7 @@ func (h hotSet) String() string {
 	return fmt.Sprintf("%d keys", h.keys)
 }
 
-// bound is the memory allowed to a map of this hot set, whose entries weigh each
-// as given.
+// bound returns the bound of a map for this hot set, if each entry has the given weight.
 func (h hotSet) bound(each int) int64 {
 	if h.full {
 		return int64(h.keys) * int64(each) * 10 / 9
@@ -52,7 +51,7 @@ func (h hotSet) bound(each int) int64 {
 type hitSizes struct {
 	hot             []hotSet
 	entries         int // for the memory overhead
-	rounds, verdict int // verdict: operations that are checked
+	rounds, verdict int // operations for the checker
 	allocs          int // operations whose allocations are counted
 	round           time.Duration
 }
@@ -70,14 +69,14 @@ func hitSizesOf(o kit.Options) hitSizes {
 const (
 	hitValueBytes = 100
 	keyAndValue   = len("object:000000000") + hitValueBytes
-	hitOverhead   = 114     // what linear counts for an entry beyond them
-	hitChunk      = 1 << 13 // operations between looks at the time
+	hitOverhead   = 114     // the overhead that linear counts for an entry
+	hitChunk      = 1 << 13 // operations between two readings of the clock
 )
 
-// hits is everything about one hot set.
+// hits has the systems over one hot set.
 type hits struct {
-	keys   []string // equal to those that were put in, not the same
-	order  []uint32 // which key is next; whole chunks
+	keys   []string // equal to the keys of the entries, at other addresses
+	order  []uint32 // the order of keys, in whole chunks
 	cache  *linear.Cache[string]
 	bare   *otter.Cache[string, string]
 	base   time.Time
@@ -90,7 +89,7 @@ func hitValue(i int) string {
 	return fmt.Sprintf("%-*d", hitValueBytes, i)
 }
 
-// misses counts what the cache could not serve from memory.
+// misses counts reads that the cache could not serve from memory.
 type misses struct{ atomic.Int64 }
 
 // Miss counts one.
@@ -121,8 +120,8 @@ func newHits(ctx context.Context, set hotSet, seed uint64) (*hits, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The bare map gets the same bound: one that is bounded keeps the books that a
-	// cache needs, an unbounded one is no cache.
+	// The bare map has the same bound. A bounded map does the bookkeeping that a cache needs; an
+	// unbounded map is no cache.
 	weigh := func(k, v string) uint32 { return uint32(len(k) + len(v)) }
 	if h.bare, err = otter.New(&otter.Options[string, string]{MaximumWeight: uint64(set.bound(keyAndValue)), Weigher: weigh}); err != nil {
 		return nil, err
@@ -133,8 +132,8 @@ func newHits(ctx context.Context, set hotSet, seed uint64) (*hits, error) {
 	return h, h.warm(ctx, copies(h.keys))
 }
 
-// copies are equal strings elsewhere in memory: two that share their bytes are
-// compared without a look at them, and no request's key does.
+// copies returns equal strings at other addresses. Go compares strings that share their bytes
+// without reading them, and the key of a request never shares them.
 func copies(keys []string) []string {
 	out := make([]string, len(keys))
 	for i, k := range keys {
@@ -143,7 +142,7 @@ func copies(keys []string) []string {
 	return out
 }
 
-// warm reads every key until all are served from memory.
+// warm reads every key until all keys are served from memory.
 func (h *hits) warm(ctx context.Context, keys []string) error {
 	for range 100 {
 		cold := 0
@@ -163,8 +162,7 @@ func (h *hits) warm(ctx context.Context, keys []string) error {
 	return fmt.Errorf("of %d keys some are still not in memory after 100 reads of each", len(keys))
 }
 
-// chunk runs one chunk of a system's operations and returns how many found
-// nothing, or were no hits.
+// chunk runs one chunk of operations of a system. It returns how many of them were no hits.
 func (h *hits) chunk(ctx context.Context, system string, order []uint32) (bad int) {
 	switch system {
 	case "freshet":
@@ -204,9 +202,9 @@ func (h *hits) chunk(ctx context.Context, system string, order []uint32) (bad in
 	return bad
 }
 
-// round runs a system on several goroutines and returns the nanoseconds that an
-// operation took one of them, and those that it kept processors busy, which is
-// more if the system works in the background, and less if others were running.
+// round runs a system in several goroutines. It returns the nanoseconds of an operation in one of
+// them, and its processor time. The latter is more if the system works in the background, and less
+// if other processes ran.
 func (h *hits) round(ctx context.Context, system string, goroutines int, d time.Duration) (wall, cpu float64, err error) {
 	var ops, bad, spent atomic.Int64
 	before := h.misses.Load()
@@ -236,7 +234,7 @@ func (h *hits) round(ctx context.Context, system string, goroutines int, d time.
 	return float64(spent.Load()) / float64(ops.Load()), float64(busy) / float64(ops.Load()), nil
 }
 
-// allocs is how often an operation allocates, of about as many as ops.
+// allocs returns the allocations per operation, over about ops operations.
 func (h *hits) allocs(ctx context.Context, system string, ops int) float64 {
 	var before, after runtime.MemStats
 	n := 0
@@ -250,7 +248,7 @@ func (h *hits) allocs(ctx context.Context, system string, ops int) float64 {
 	return float64(after.Mallocs-before.Mallocs) / float64(n)
 }
 
-// wrong counts the keys whose value is not what was put in, in either system.
+// wrong counts the keys whose value in either system differs from the one that was written.
 func (h *hits) wrong(ctx context.Context) (freshet, bare int) {
 	for i, k := range h.keys {
 		want := hitValue(i)

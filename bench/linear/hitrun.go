@@ -50,7 +50,7 @@ func linearHit(ctx context.Context, opt kit.Options) (*kit.Report, error) {
 	return h.result, nil
 }
 
-// measure fills both systems with one hot set and lets them take turns.
+// measure fills both systems with one hot set and runs them in turn.
 func (h *hitRun) measure(ctx context.Context, hot hotSet) error {
 	h.opt.Progress("filling " + hot.String())
 	set, err := newHits(ctx, hot, h.opt.Seed)
@@ -59,8 +59,8 @@ func (h *hitRun) measure(ctx context.Context, hot hotSet) error {
 	}
 	for round := range h.sizes.rounds + 1 {
 		for _, goroutines := range []int{1, 2} {
-			for i := range h.opt.Systems { // who is first changes from round to round
-				c := hitCase{h.opt.Systems[(i+round)%len(h.opt.Systems)], hot, goroutines}
+			for _, system := range kit.Order(h.opt.Systems, round) {
+				c := hitCase{system, hot, goroutines}
 				h.opt.Progress(fmt.Sprintf("%v, round %d of %d, %d goroutines: %s", hot, round, h.sizes.rounds, goroutines, c.system))
 				wall, cpu, err := set.round(ctx, c.system, goroutines, h.sizes.round)
 				switch {
@@ -68,7 +68,7 @@ func (h *hitRun) measure(ctx context.Context, hot hotSet) error {
 					return err
 				case ctx.Err() != nil:
 					return context.Cause(ctx)
-				case round > 0: // the first one warms up
+				case round > 0: // the first round warms up
 					h.rounds.Add(c, "cpu_ns", cpu)
 					h.rounds.Add(c, "wall_ns", wall)
 				}
@@ -116,7 +116,7 @@ func (h *hitRun) report(ours, bare float64) {
 	r.Set("entries", h.sizes.entries)
 }
 
-// aboveMap compares a hit with the map underneath and a reading of the clock.
+// aboveMap compares a hit with the bare map and one reading of the clock.
 func (h *hitRun) aboveMap(set hotSet) {
 	for _, g := range []int{1, 2} {
 		at := func(system string) []float64 { return h.rounds.Of(hitCase{system, set, g}, "cpu_ns") }
@@ -138,8 +138,8 @@ func (h *hitRun) aboveMap(set hotSet) {
 	}
 }
 
-// alone judges hits by themselves, on the smallest hot set: there the cost is ours, and not
-// that of fetching a key from memory.
+// alone judges hits on the smallest hot set, where the cost is that of freshet and not that of
+// fetching a key from memory.
 func (h *hitRun) alone(ours float64) {
 	r := h.result
 	for _, s := range []struct{ system, name, what string }{{"freshet", "hit", "one at a time"}, {"freshet-batch", "batch_hit", "32 at a time"}} {
@@ -164,7 +164,7 @@ func hitTables(r *kit.Report) []kit.Table {
 	}
 }
 
-// hitPlots has a plot for each hot set: their scales differ.
+// hitPlots returns a plot for each hot set, because their scales differ.
 func hitPlots(r *kit.Report) (out []kit.Plot) {
 	for _, set := range kit.Distinct(r.Rows, "hot_set") {
 		rows := slices.DeleteFunc(r.With("cpu_ns"), func(row kit.Row) bool { return row["hot_set"] != set })

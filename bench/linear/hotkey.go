@@ -10,7 +10,7 @@ import (
 	"github.com/freshet-cache/freshet/bench/kit"
 )
 
-// hotKeys are the rows of linear-hotkey, of which the first is hot.
+// hotKeys is the number of rows of linear-hotkey. The first row is the hot one.
 const hotKeys = 1000
 
 // hot makes n requests of rows of 230 bytes, as the paper's values: the first row gets
@@ -35,15 +35,15 @@ func hot(name string, n int, rate, hot, writes float64, seed uint64) *workload {
 	return b.w
 }
 
-// hotSpikes are the writes a second of one key at which a percentile of the paper's reads
-// becomes as slow as its storage (figure 12c).
+// hotSpikes are the published rates of writes of one key, per second, at which a percentile of
+// reads becomes as slow as storage (figure 12c).
 var hotSpikes = []struct {
 	percentile, column string
 	published          float64
 }{{"P99", "p99_us", 80}, {"P90", "p90_us", 200}, {"P50", "p50_us", 400}}
 
-// hotLoads are the workloads of linear-hotkey: those whose key is written so many times a
-// second, and those whose key gets such a share of the requests.
+// hotLoads are the workloads of linear-hotkey: by the writes of the hot key per second, and by its
+// share of the requests.
 func hotLoads(opt kit.Options) (perSecond []float64, load []*workload) {
 	sizes := tableSizesOf(opt)
 	perSecond, shares := []float64{0, 20, 80, 200, 400, 800}, []float64{0.01, 0.25, 0.5, 0.75, 1}
@@ -63,8 +63,8 @@ func hotLoads(opt kit.Options) (perSecond []float64, load []*workload) {
 	return perSecond, load
 }
 
-// linearHotkey is figure 12c: one key that is written more and more often, and one that
-// gets more and more of all requests. It has one owner; linear-replicas has several.
+// linearHotkey reproduces figure 12c: one key with a growing rate of writes, and one with a growing
+// share of all requests. The key has one owner; linear-replicas measures several.
 func linearHotkey(ctx context.Context, opt kit.Options) (*kit.Report, error) {
 	perSecond, load := hotLoads(opt)
 	t, err := measureTables(ctx, opt, "hot key", load)
@@ -83,12 +83,12 @@ func linearHotkey(ctx context.Context, opt kit.Options) (*kit.Report, error) {
 	return r, nil
 }
 
-// spike finds from how many writes a second on, if any, a percentile is half of storage's
-// or more. The first workloads of the run are those by writes a second.
+// spike returns the least rate of writes at which a percentile is half of that of storage or more.
+// The workloads by writes per second come first in the run.
 func (t *tableRun) spike(r *kit.Report, percentile, column string, published float64, perSecond []float64) {
 	got, at := any(fmt.Sprintf("none up to %g writes/s", perSecond[len(perSecond)-1])), 0.0
 	for i, rate := range perSecond {
-		if rate == 0 { // what is slow without a write is the machine
+		if rate == 0 { // without writes, only the machine makes a read slow
 			continue
 		}
 		name := t.load[i].name
@@ -107,7 +107,7 @@ func (t *tableRun) spike(r *kit.Report, percentile, column string, published flo
 
 func hotkeyTables(r *kit.Report) []kit.Table { return latencyTables(r, "hot key") }
 
-// hotkeyPlots joins points by lines: writes a second and shares are numbers.
+// hotkeyPlots shows writes per second and shares as lines, because they are numbers.
 func hotkeyPlots(r *kit.Report) []kit.Plot {
 	written := kit.Plot{Title: "P90 of reads of one key that is written", X: "writes a second of the key", Y: "latency, µs", LogY: true}
 	share := kit.Plot{Title: "P90 of reads by the share of one key, 5 % writes", X: "requests for the key, % of all", Y: "latency, µs", LogY: true}
@@ -115,7 +115,7 @@ func hotkeyPlots(r *kit.Report) []kit.Plot {
 	for _, row := range systemsFirst(r.With("p90_us")) {
 		name, n := kit.Text(row["hot key"]), 0.0
 		if _, err := fmt.Sscan(name, &n); err != nil {
-			continue // a name without a number is no point of an axis
+			continue // a name without a number has no place on an axis
 		}
 		at := 0
 		if strings.HasSuffix(name, "of requests") {
@@ -126,7 +126,7 @@ func hotkeyPlots(r *kit.Report) []kit.Plot {
 	for i, p := range []*kit.Plot{&written, &share} {
 		p.Series = kit.Curves(rows[i], "x", "p90_us")
 		for _, text := range kit.Distinct(rows[i], "x") {
-			n, _ := strconv.ParseFloat(text, 64) // it has just been a number
+			n, _ := strconv.ParseFloat(text, 64) // numbers were checked above
 			p.Ticks = append(p.Ticks, n)
 		}
 	}

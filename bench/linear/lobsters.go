@@ -13,8 +13,8 @@ var lobstersData embed.FS
 
 const lobstersSource = "generated from lobste.rs' production statistics of 2018 (trawler, MIT or Apache-2.0): mix of requests, votes and comments by story, user and comment"
 
-// bins reads a histogram of lobsters: how many objects have a number of votes, in
-// bins of a width. An object is drawn as often as it has votes.
+// bins reads a histogram of lobsters: how many objects have a number of votes, in bins of a width.
+// The probability of an object is proportional to its votes.
 func bins(name string, width float64) (*histogram, error) {
 	b, err := lobstersData.ReadFile("testdata/lobsters/" + name + ".dat")
 	if err != nil {
@@ -32,7 +32,7 @@ func bins(name string, width float64) (*histogram, error) {
 	return h, nil
 }
 
-// mixOf reads how often lobsters has which request, in the order of the file.
+// mixOf reads the frequencies of requests in lobsters, in the order of the file.
 func mixOf() (names []string, h *histogram, err error) {
 	b, err := lobstersData.ReadFile("testdata/lobsters/requests.dat")
 	if err != nil {
@@ -51,12 +51,12 @@ func mixOf() (names []string, h *histogram, err error) {
 	return names, h, nil
 }
 
-// page is how many rows the pages of lobsters show that list something.
+// page is how many rows a page of lobsters with a list shows.
 const page = 25
 
-// lobsters makes n requests of a web page over a database. Pages are composed of rows:
-// the front page of the 25 stories with the most votes, so that a vote for one of them
-// changes what nearly a third of the requests show.
+// lobsters makes n requests of a web site over a database. A page is composed of rows. The front
+// page shows the 25 stories with the most votes, so a vote for one of them changes the result of
+// nearly a third of the requests.
 func lobsters(n int, rate float64, seed uint64) (*workload, error) {
 	b, r := build("lobsters", rate), kit.Stream(seed, 22)
 	b.w.source = lobstersSource + "; the front page reads the rows of 25 stories, lists of the newest stories and comments 25 rows each; a vote, comment or login writes one row; sizes of rows are ours: 1 KB a story, 200 B a user, 300 B a comment"
@@ -84,7 +84,7 @@ func lobsters(n int, rate float64, seed uint64) (*workload, error) {
 	for range n {
 		switch name := kinds[kind.draw(r)]; {
 		case name == "GET /":
-			b.read(list("story", last)...) // they are in the order of their votes
+			b.read(list("story", last)...) // stories are in the order of their votes
 		case name == "GET /recent[/X]":
 			b.read(list("new", 0)...)
 		case name == "GET /comments[/X]":
@@ -99,7 +99,7 @@ func lobsters(n int, rate float64, seed uint64) (*workload, error) {
 			b.write(one("user", users.draw(r)), row["user"])
 		case strings.HasPrefix(name, "POST /stories"):
 			b.write(one("story", stories.draw(r)), row["story"])
-		default: // a comment, or a vote for one, changes the page of its story
+		default: // a comment or a vote for it changes the page of the story
 			b.write(one("story", commented.draw(r)), row["story"])
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"github.com/freshet-cache/freshet/bench/kit"
 )
 
-// The options that only experiments of this promise take.
+// The options of experiments of this promise.
 var (
 	optTrace = kit.Option{Name: "trace", IsPath: true,
 		Usage: "`file` of accesses, perhaps .gz: CSV with the columns key and op, what redis-cli MONITOR prints, or big-endian uint32 keys (default: the cut that is built in)"}

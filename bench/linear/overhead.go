@@ -20,8 +20,8 @@ import (
 	"github.com/freshet-cache/freshet/store/memory"
 )
 
-// fixed is a store of values that exist anyway, so that what the cache takes
-// beyond them can be weighed. It takes no writes.
+// fixed is a store of values that exist already, so that the memory of the cache can be measured
+// without them. It takes no writes.
 type fixed struct {
 	mu     sync.Mutex
 	guard  store.Token
@@ -52,13 +52,13 @@ func (f *fixed) Splits(context.Context, string, string) ([]string, error) { retu
 func heap() float64 {
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what finalizers of the first held
+	runtime.GC() // free what finalizers of the first collection held
 	runtime.ReadMemStats(&m)
 	return float64(m.HeapAlloc)
 }
 
-// overhead is how many bytes an entry takes beyond its key and value, in the
-// linear cache and in the bare map.
+// overhead returns the bytes of an entry beyond its key and value, in the linear cache and in the
+// bare map.
 func overhead(ctx context.Context, n int) (freshet, bare float64, err error) {
 	keys, values := make([]string, n), make([]string, n)
 	for i := range n {
@@ -95,8 +95,8 @@ func overhead(ctx context.Context, n int) (freshet, bare float64, err error) {
 	return freshet, bare, err
 }
 
-// hitVerdict reads and writes a few keys of a cache from several goroutines and
-// has the answers judged: how many there were, and how many were wrong.
+// hitVerdict reads and writes a few keys of a cache from several goroutines and checks the answers.
+// It returns how many there were and how many were wrong.
 func hitVerdict(ctx context.Context, ops int, seed uint64) (checked, wrong int, err error) {
 	c, err := linear.New(linear.Options[string]{Store: memory.New(memory.Options{}), Codec: linear.String()})
 	if err != nil {

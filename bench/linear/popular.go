@@ -9,10 +9,10 @@ import (
 	"slices"
 )
 
-// histogram draws numbers by bins: a bin as often as its weight says, and each of the
-// numbers in it, which follow one another, as likely.
+// histogram draws numbers by bins. The probability of a bin is proportional to its weight, and the
+// consecutive numbers in it are equally likely.
 type histogram struct {
-	upTo  []float64 // weights, summed
+	upTo  []float64 // cumulative weights
 	first []int
 	n     []int
 }
@@ -31,7 +31,7 @@ func (h *histogram) draw(r *rand.Rand) int {
 	return h.first[at] + r.IntN(h.n[at])
 }
 
-// readHistogram reads the popularity of keys as CacheLib's cachebench has it.
+// readHistogram reads a popularity of keys in the format of cachebench (CacheLib).
 func readHistogram(name string) (*histogram, error) {
 	b, err := os.ReadFile(name)
 	if err != nil {
@@ -53,14 +53,14 @@ func readHistogram(name string) (*histogram, error) {
 	return h, nil
 }
 
-// lognormal draws sizes with a mean, as skewed as sizes are (sigma 1).
+// lognormal draws sizes with a mean and the usual skew of sizes (sigma 1).
 func lognormal(r *rand.Rand, mean float64) int {
 	const sigma = 1.0
 	return int(min(1<<20, max(1, math.Round(math.Exp(math.Log(mean)-sigma*sigma/2+sigma*r.NormFloat64())))))
 }
 
-// pareto draws the sizes of values as RocksDB's model of Meta's ZippyDB has them: a
-// generalized Pareto distribution, cut to 1 to 1024.
+// pareto draws sizes of values from the model of ZippyDB (Meta) in RocksDB: a generalized Pareto
+// distribution, limited to 1 to 1024.
 func pareto(r *rand.Rand) int {
 	const k, sigma = 0.2615, 25.45
 	for {

@@ -16,8 +16,7 @@ import (
 // The systems of linear-remote, each followed by the one it is compared with.
 var remoteSystems = []string{"freshet-memory", "redis", "freshet-pebble", "redis-aof"}
 
-// beside says with which redis a freshet is compared: the one that keeps as much
-// when the machine fails.
+// beside maps each freshet to the redis with the same durability, with which it is compared.
 var beside = map[string]string{"freshet-memory": "redis", "freshet-pebble": "redis-aof"}
 
 // remoteCase is one measurement.
@@ -35,7 +34,7 @@ func (c remoteCase) op() string {
 	return "GET"
 }
 
-// shapes are the loads: of many connections, pipelined and not, and of one.
+// shapes are the loads: many connections with and without pipelining, and one connection.
 var shapes = [][2]int{{kit.RemoteConns, 1}, {kit.RemoteConns, 32}, {1, 1}}
 
 // remoteSizes are the sizes of a run of linear-remote.
@@ -61,6 +60,19 @@ type remoteRun struct {
 	servers map[string]*kit.Server
 	rounds  kit.Rounds[remoteCase]
 	result  *kit.Report
+}
+
+// startFilled starts the server of a system and sets every key once.
+func startFilled(ctx context.Context, opt kit.Options, system, dir string, pin bool, keys int) (*kit.Server, error) {
+	opt.Progress("starting " + system)
+	s, err := startRemote(ctx, opt, system, dir, pin)
+	if err != nil {
+		return nil, err
+	}
+	if err := fill(ctx, s.Addrs[0], keys); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", system, err), s.Stop())
+	}
+	return s, nil
 }
 
 func startRemote(ctx context.Context, opt kit.Options, system, dir string, pin bool) (*kit.Server, error) {
@@ -94,13 +106,13 @@ func fill(ctx context.Context, addr string, keys int) error {
 	return nil
 }
 
-// measure lets the systems take turns.
+// measure runs the systems in turn.
 func (m *remoteRun) measure(ctx context.Context) error {
 	for round := range m.sizes.rounds + 1 {
 		for _, shape := range shapes {
 			for _, set := range []bool{false, true} {
-				for i := range m.opt.Systems {
-					c := remoteCase{m.opt.Systems[(i+round)%len(m.opt.Systems)], set, shape[0], shape[1]}
+				for _, system := range kit.Order(m.opt.Systems, round) {
+					c := remoteCase{system, set, shape[0], shape[1]}
 					m.opt.Progress(fmt.Sprintf("round %d of %d: %s, %s, %d connections, pipeline %d", round, m.sizes.rounds, c.system, c.op(), c.conns, c.pipeline))
 					if err := m.one(ctx, c, round); err != nil {
 						return fmt.Errorf("%s %s: %w", c.system, c.op(), err)
@@ -112,7 +124,7 @@ func (m *remoteRun) measure(ctx context.Context) error {
 	return nil
 }
 
-// one measures one round of one case. The first round, which has the number 0, warms up.
+// one measures one round of one case. Round 0 warms up.
 func (m *remoteRun) one(ctx context.Context, c remoteCase, round int) error {
 	s := m.servers[c.system]
 	l, err := kit.NewLoad(ctx, s.Addrs[0], c.conns)
@@ -140,8 +152,7 @@ func (m *remoteRun) one(ctx context.Context, c remoteCase, round int) error {
 	return nil
 }
 
-// remoteVerdict reads and writes a few keys over several connections and has the
-// answers judged.
+// remoteVerdict reads and writes a few keys over several connections and checks the answers.
 func remoteVerdict(addr string, ops int, seed uint64) (checked, wrong int, err error) {
 	const clients, keys = 8, 20
 	began, all, errs := time.Now(), make([][]check.Op, clients), make([]error, clients)

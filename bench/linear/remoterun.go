@@ -48,8 +48,7 @@ func (m *remoteRun) row(c remoteCase) kit.Row {
 	return row
 }
 
-// goals are of what is durable alike: throughput where commands are pipelined, latency
-// where they are not.
+// goals compares systems of the same durability: by throughput with pipelining, by latency without.
 func (m *remoteRun) goals(c remoteCase) {
 	other := c
 	if other.system = beside[c.system]; !m.rounds.Has(other) {
@@ -78,7 +77,7 @@ func remoteTables(r *kit.Report) []kit.Table {
 	}
 }
 
-// remotePlots draws what the table of ratios says, or, if nothing was compared, rates.
+// remotePlots shows the table of ratios or, if there are none, rates.
 func remotePlots(r *kit.Report) (out []kit.Plot) {
 	load := func(row kit.Row) string {
 		return fmt.Sprintf("%s\nc=%v P=%v", row["op"], row["connections"], row["pipeline"])
@@ -116,13 +115,11 @@ func linearRemote(ctx context.Context, opt kit.Options) (r *kit.Report, err erro
 		}
 	}()
 	for _, system := range opt.Systems {
-		opt.Progress("starting " + system)
-		if m.servers[system], err = startRemote(ctx, opt, system, filepath.Join(dir, system), pinned); err != nil {
+		s, err := startFilled(ctx, opt, system, filepath.Join(dir, system), pinned, m.sizes.keys)
+		if err != nil {
 			return nil, err
 		}
-		if err := fill(ctx, m.servers[system].Addrs[0], m.sizes.keys); err != nil {
-			return nil, fmt.Errorf("%s: %w", system, err)
-		}
+		m.servers[system] = s
 	}
 	if err := m.measure(ctx); err != nil {
 		return nil, err

@@ -17,14 +17,14 @@ import (
 	"github.com/freshet-cache/freshet/bench/kit"
 )
 
-// replicaNodes is the most members that the paper's key has.
+// replicaNodes is the greatest number of members of the key in the paper.
 const replicaNodes = 6
 
 var replicaSystems = []string{"freshet"}
 
 // replicaSizes are the sizes of a run of linear-replicas.
 type replicaSizes struct {
-	one    float64   // operations a second of one key that one node should carry
+	one    float64   // operations per second of one key above which it gets replicas
 	steps  []float64 // of what is asked for
 	step   time.Duration
 	rounds int
@@ -32,7 +32,7 @@ type replicaSizes struct {
 	lanes  int           // clients at each node
 }
 
-// One node is made to carry little, as the paper does, so that a small machine sees five
+// The threshold of one node is low, as in the paper, so that a small machine can show five
 // replicas.
 func replicaSizesOf(o kit.Options) replicaSizes {
 	switch {
@@ -44,21 +44,21 @@ func replicaSizesOf(o kit.Options) replicaSizes {
 	return replicaSizes{1000, []float64{500, 1500, 2500, 3500, 4500, 5500}, 5 * time.Second, 3, 700 * time.Millisecond, 4}
 }
 
-// hotOne is one key that one client writes, with a number that grows, and all read.
+// hotOne is one key. One client writes a growing number to it, and all clients read it.
 type hotOne struct {
 	clients []rueidis.Client // one at each node
 	admins  []string
 	key     string
 	sent    atomic.Int64 // the number of the last write that has begun
-	seen    atomic.Int64 // the largest number that an answer has shown
+	seen    atomic.Int64 // the largest number in an answer
 	reads   atomic.Int64
 	stale   atomic.Int64
 	failed  atomic.Int64
 	broken  atomic.Pointer[error]
 }
 
-// read reads the key once. An answer that is older than one which somebody had before
-// this read began is stale: with one writer that is all that can be wrong.
+// read reads the key once. An answer is stale if it is older than one that another read had
+// returned before this read began. With one writer, nothing else can be wrong.
 func (h *hotOne) read(ctx context.Context, c rueidis.Client) {
 	floor := h.seen.Load()
 	n, err := c.Do(ctx, c.B().Get().Key(h.key).Build()).AsInt64()
@@ -80,7 +80,7 @@ func raise(to *atomic.Int64, n int64) {
 	}
 }
 
-// write writes the next number, again until it is acknowledged.
+// write writes the next number, and repeats it until it is acknowledged.
 func (h *hotOne) write(ctx context.Context, c rueidis.Client) error {
 	n := h.sent.Add(1)
 	for {
@@ -95,8 +95,8 @@ func (h *hotOne) write(ctx context.Context, c rueidis.Client) error {
 	}
 }
 
-// ask has every client at every node read at a rate together, or as fast as it can if
-// that is 0, for a while.
+// ask makes every client at every node read for a while, at a total rate or, if that is 0, as fast
+// as possible.
 func (h *hotOne) ask(ctx context.Context, lanes int, rate float64, span time.Duration) (perSecond float64) {
 	ctx, cancel := context.WithTimeout(ctx, span)
 	defer cancel()
@@ -141,7 +141,7 @@ func (h *hotOne) members(ctx context.Context) (int, error) {
 	return 1, nil
 }
 
-// replicate has the key kept by n nodes beside its owner, all of them with its value.
+// replicate gives the key n replicas beside its owner and waits until all have its value.
 func (h *hotOne) replicate(ctx context.Context, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -172,7 +172,7 @@ func (h *hotOne) replicate(ctx context.Context, n int) error {
 	}
 }
 
-// round measures writes beside a few reads, and then reads as fast as they go.
+// round measures writes beside a few reads, and then reads at full speed.
 func (h *hotOne) round(ctx context.Context, sizes replicaSizes, add func(column string, v float64)) (err error) {
 	l := kit.NewLatencies()
 	ends, end := context.WithCancel(ctx)
@@ -224,7 +224,7 @@ func hotServer(ctx context.Context, opt kit.Options, one float64) (*hotOne, func
 	return h, stop, nil
 }
 
-// scale asks for the key more and more, and looks how many nodes serve it.
+// scale increases the load of the key step by step and counts the nodes that serve it.
 func (m *replicasRun) scale(ctx context.Context) error {
 	h, stop, err := hotServer(ctx, m.opt, m.sizes.one)
 	if err != nil {
@@ -243,7 +243,7 @@ func (m *replicasRun) scale(ctx context.Context) error {
 	return errors.Join(err, stop())
 }
 
-// compare writes and reads the key with no replica, one, and so on, in turn.
+// compare writes and reads the key without replicas, with one, and so on, in turn.
 func (m *replicasRun) compare(ctx context.Context) error {
 	h, stop, err := hotServer(ctx, m.opt, 0)
 	if err != nil {
@@ -262,7 +262,7 @@ func (m *replicasRun) compare(ctx context.Context) error {
 	return errors.Join(err, stop())
 }
 
-// scaled is what one step of the load found.
+// scaled has the figures of one step of the load.
 type scaled struct {
 	asked, got float64
 	members    int

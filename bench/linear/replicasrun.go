@@ -51,8 +51,8 @@ func replicaPlots(r *kit.Report) []kit.Plot {
 	}
 }
 
-// linearReplicas is figures 13b and 13c: one key that gets replicas as it is asked for
-// more, and what they cost its writes.
+// linearReplicas reproduces figures 13b and 13c: one key that gets more replicas as its load grows,
+// and what they cost its writes.
 func linearReplicas(ctx context.Context, opt kit.Options) (*kit.Report, error) {
 	m := &replicasRun{opt: opt, sizes: replicaSizesOf(opt), result: kit.NewReport()}
 	if err := errors.Join(m.scale(ctx), m.compare(ctx)); err != nil {

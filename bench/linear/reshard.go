@@ -16,8 +16,8 @@ import (
 	"github.com/freshet-cache/freshet/check"
 )
 
-// The systems of linear-reshard: three nodes left alone, and three between which keys
-// move all the time.
+// The systems of linear-reshard: three nodes without moves, and three nodes between which keys move
+// all the time.
 var reshardSystems = []string{"freshet", "freshet-resharding"}
 
 // reshardSizes are the sizes of a run of linear-reshard.
@@ -25,10 +25,10 @@ type reshardSizes struct {
 	keys, rounds, requests int
 	rate                   float64
 	every                  time.Duration // between moves
-	each                   int           // how many moves there are to all keys
+	each                   int           // how many moves it takes to move all keys
 }
 
-// Five moves a second of a thousandth of the keys each are 0.5 % a second.
+// Five moves per second, each of a thousandth of the keys, move 0.5 % of the keys per second.
 func reshardSizesOf(o kit.Options) reshardSizes {
 	switch {
 	case o.Preset == "tiny":
@@ -39,8 +39,8 @@ func reshardSizesOf(o kit.Options) reshardSizes {
 	return reshardSizes{5000, 2, 12_000, cmp.Or(o.Number("rate"), 2000), 200 * time.Millisecond, 1000}
 }
 
-// lettered are keys whose names begin with all letters, and so spread over the slices
-// that a cluster begins with.
+// lettered returns keys whose names begin with all letters, so that they are spread over the first
+// slices of a cluster.
 func lettered(n int) (keys []uint32, names []string) {
 	for i := range n {
 		keys = append(keys, uint32(i%26)<<27|uint32(i/26))
@@ -49,7 +49,7 @@ func lettered(n int) (keys []uint32, names []string) {
 	return keys, names
 }
 
-// mover moves parts of the keys, and writes one key of those it watches meanwhile.
+// mover moves parts of the keys. During some of the moves it writes a key of the part.
 type mover struct {
 	admin, probe rueidis.Client
 	keys         map[string]uint32 // by name
@@ -61,7 +61,7 @@ type mover struct {
 	moves, none int
 }
 
-// newMover is a mover of the keys of a replay.
+// newMover returns a mover for the keys of a replay.
 func newMover(r *replay, keys []uint32) *mover {
 	m := &mover{keys: map[string]uint32{}, r: r, pause: kit.NewLatencies(), took: kit.NewLatencies()}
 	for _, k := range keys {
@@ -72,20 +72,20 @@ func newMover(r *replay, keys []uint32) *mover {
 	return m
 }
 
-// One move in watchOneIn is looked at every probeEvery: looking at all of them, or without
-// pause, would take the processors from the reads.
+// One move in watchOneIn is probed every probeEvery. More probes would take processor time from the
+// reads.
 const (
 	watchOneIn = 4
 	probeEvery = time.Millisecond
 )
 
-// owner is the name of the node that owns a key.
+// owner returns the name of the node that owns a key.
 func owner(ctx context.Context, c rueidis.Client, key string) (string, error) {
 	about, err := c.Do(ctx, c.B().Arbitrary("FR.EXPLAIN").Args(key).Build()).AsStrMap()
 	return about["owner"], err
 }
 
-// run moves a part at every tick until ctx ends.
+// run moves one part at every tick until ctx ends.
 func (m *mover) run(ctx context.Context, sizes reshardSizes, seed uint64) error {
 	tick := time.NewTicker(sizes.every)
 	defer tick.Stop()
@@ -102,19 +102,19 @@ func (m *mover) run(ctx context.Context, sizes reshardSizes, seed uint64) error 
 	}
 }
 
-// low is the first key of a part.
+// low returns the first key of a part.
 func (m *mover) low(part, each int) string { return m.names[part*len(m.names)/each] }
 
 // cut makes boundaries around a part.
 func (m *mover) cut(ctx context.Context, part, each int) {
 	for _, p := range []int{part, part + 1} {
 		if p < each {
-			_ = m.admin.Do(ctx, m.admin.B().Arbitrary("FR.SPLIT").Args(m.low(p, each)).Build()).Error() // an error if there is one
+			_ = m.admin.Do(ctx, m.admin.B().Arbitrary("FR.SPLIT").Args(m.low(p, each)).Build()).Error() // it fails if the boundary exists
 		}
 	}
 }
 
-// move moves a part to the node that comes so many after its owner.
+// move moves a part to another node, by positions after its owner.
 func (m *mover) move(ctx context.Context, part, each, after int) error {
 	ctx, cancel := context.WithTimeout(ctx, traceTimeout)
 	defer cancel()
@@ -138,7 +138,7 @@ func (m *mover) move(ctx context.Context, part, each, after int) error {
 	m.cut(ctx, part, each)
 	began := time.Now()
 	if err := m.admin.Do(ctx, m.admin.B().Arbitrary("FR.MOVE").Args(low, to).Build()).Error(); err != nil {
-		m.none++ // it is moving already, because of its load
+		m.none++ // it already moves, because of its load
 		return nil
 	}
 	ask := time.NewTicker(pause)
@@ -155,8 +155,8 @@ func (m *mover) move(ctx context.Context, part, each, after int) error {
 	return nil
 }
 
-// write writes a key again and again until ctx ends: the longest of these writes is how
-// long the move kept writes waiting, and no less than a write takes anyway.
+// write writes a key again and again until ctx ends. The longest write shows how long the move
+// delayed writes; it takes at least as long as a write always does.
 func (m *mover) write(ctx context.Context, key string, move int) {
 	longest := time.Duration(0)
 	again := time.NewTicker(probeEvery)
@@ -188,13 +188,13 @@ type reshardRun struct {
 	result *kit.Report
 }
 
-// moved is what was counted of one system, over all rounds.
+// moved has the counts of one system, over all rounds.
 type moved struct {
 	pause, took                             *kit.Latencies
 	moves, reads, failed, unanswered, stale int
 }
 
-// accesses are the requests of a round. The first ones make every key.
+// accesses returns the requests of a round. The first ones write every key.
 func (m *reshardRun) accesses(round int) []access {
 	keys, _ := lettered(m.sizes.keys)
 	order := make([]uint32, m.sizes.requests)
@@ -207,14 +207,14 @@ func (m *reshardRun) accesses(round int) []access {
 	return inject(&recording{keys: order}, m.opt.Number("writes"), traceClients, m.opt.Seed+uint64(round))
 }
 
-// round sends the requests of a round, with keys that move or not.
+// round sends the requests of a round, with or without moves.
 func (m *reshardRun) round(ctx context.Context, system string, round int, accesses []access) error {
 	r, keys := newReplay(accesses, m.sizes.rate)
 	if err := r.load(ctx, m.server.Addrs[0], keys); err != nil {
 		return err
 	}
 	move := newMover(r, keys)
-	for i := range r.accesses { // over connections apart: what comes behind a write waits for its answer, however it is served
+	for i := range r.accesses { // over separate connections, because a request behind a write waits for its answer
 		if a := &r.accesses[i]; a.write && a.client < traceClients {
 			a.client += traceClients
 		}
@@ -261,7 +261,7 @@ func (m *reshardRun) round(ctx context.Context, system string, round int, access
 	return nil
 }
 
-// add adds what a round measured.
+// add adds the measurements of a round.
 func (m *reshardRun) add(system string, f *traceResult, move *mover, failed int) {
 	n := int(f.reads.Count())
 	for column, v := range map[string]float64{"p50_us": f.reads.Micros(50), "p90_us": f.reads.Micros(90), "p99_us": f.reads.Micros(99), "write_p50_us": f.writes.Micros(50), "write_p99_us": f.writes.Micros(99),

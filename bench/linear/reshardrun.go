@@ -68,7 +68,7 @@ func reshardPlots(r *kit.Report) []kit.Plot {
 	return []kit.Plot{p}
 }
 
-// linearReshard is figure 13a: reads and writes while keys move.
+// linearReshard reproduces figure 13a: reads and writes while keys move.
 func linearReshard(ctx context.Context, opt kit.Options) (r *kit.Report, err error) {
 	m := &reshardRun{opt: opt, sizes: reshardSizesOf(opt), moved: map[string]*moved{}, result: kit.NewReport()}
 	dir, err := kit.Scratch("reshard")
@@ -82,8 +82,7 @@ func linearReshard(ctx context.Context, opt kit.Options) (r *kit.Report, err err
 	defer func() { err = errors.Join(err, m.server.Stop()) }()
 	for round := range m.sizes.rounds {
 		accesses := m.accesses(round)
-		for i := range opt.Systems {
-			system := opt.Systems[(i+round)%len(opt.Systems)]
+		for _, system := range kit.Order(opt.Systems, round) {
 			opt.Progress(fmt.Sprintf("round %d of %d: %s", round+1, m.sizes.rounds, system))
 			if err := m.round(ctx, system, round, accesses); err != nil {
 				return nil, fmt.Errorf("%s: %w", system, err)

@@ -9,11 +9,10 @@ import (
 	"github.com/freshet-cache/freshet/bench/kit"
 )
 
-// publishedP90 is what WriteGuards says in section 9.4.1 of figure 12a, over all its
-// traces.
+// publishedP90 is the figure of WriteGuards, section 9.4.1, for figure 12a, over all its traces.
 var publishedP90 = map[string]string{"freshet": "0.5 - 4.2 µs (CLINK)", "storage": "4.8 - 10.3 ms", "version": "3.3 - 9.0 ms", "chrono": "2.3 - 5.5 ms"}
 
-// linearTraces is figure 12a: read latency by trace.
+// linearTraces reproduces figure 12a: the latency of reads by trace.
 func linearTraces(ctx context.Context, opt kit.Options) (*kit.Report, error) {
 	load, err := traceLoads(opt)
 	if err != nil {
@@ -58,7 +57,7 @@ func traceLoads(opt kit.Options) ([]*workload, error) {
 	return load, nil
 }
 
-// linearWrites is figure 12b: read latency by the share of writes, under uc.
+// linearWrites reproduces figure 12b: the latency of reads by the share of writes, for uc.
 func linearWrites(ctx context.Context, opt kit.Options) (*kit.Report, error) {
 	sizes := tableSizesOf(opt)
 	shares := []float64{0, 0.006, 0.01, 0.05, 0.1, 0.2, 0.5}
@@ -92,7 +91,7 @@ func linearWrites(ctx context.Context, opt kit.Options) (*kit.Report, error) {
 	return r, nil
 }
 
-// report makes the rows that all experiments over PostgreSQL have.
+// report makes the rows of all experiments over PostgreSQL.
 func (t *tableRun) report() *kit.Report {
 	r := kit.NewReport()
 	for _, l := range t.load {
@@ -123,7 +122,7 @@ func (t *tableRun) report() *kit.Report {
 	return r
 }
 
-// measured are the systems of a workload, in the order of the tables.
+// measured returns the systems of a workload, in the order of the tables.
 func (t *tableRun) measured(load string) (out []string) {
 	for _, s := range append([]string{tableSystems[0], "freshet-rows"}, tableSystems[1:]...) {
 		if t.rounds.Has(tableCase{load, s}) {
@@ -133,7 +132,7 @@ func (t *tableRun) measured(load string) (out []string) {
 	return out
 }
 
-// headline is a name for scripts.
+// headline returns the name of a figure for scripts.
 func headline(name string) string {
 	return strings.NewReplacer(" ", "_", "%", "percent", ".", "_", "/s", "_per_second").Replace(name)
 }
@@ -152,7 +151,8 @@ func (t *tableRun) goals(r *kit.Report, load string) {
 	}
 }
 
-// latencyTables are the tables of experiments over PostgreSQL; more are columns of the first.
+// latencyTables returns the tables of experiments over PostgreSQL; more has further columns of the
+// first one.
 func latencyTables(r *kit.Report, by string, more ...string) []kit.Table {
 	head := kit.Columns(by, by, "system", "system")
 	rows := r.With("p90_us")
@@ -182,8 +182,8 @@ func writesPlots(r *kit.Report) []kit.Plot {
 	return []kit.Plot{p}
 }
 
-// systemsFirst orders rows so that the systems come in the order in which they are declared,
-// whatever workload has them first: each keeps its colour from plot to plot.
+// systemsFirst orders rows by the declared order of systems, so that each system keeps its colour
+// in all plots.
 func systemsFirst(rows []kit.Row) []kit.Row {
 	place := func(row kit.Row) int {
 		return slices.Index(append(slices.Clone(tableSystems), "freshet-rows"), kit.Text(row["system"]))

@@ -13,23 +13,23 @@ import (
 // tableCase is a system under a workload.
 type tableCase struct{ workload, system string }
 
-// tableCount is what was counted of a case, over all rounds.
+// tableCount has the counts of a case, over all rounds.
 type tableCount struct {
 	reads, stale, failed int
 	reason               error // of the first failure
 }
 
-// tableRun is what was measured of all systems under all workloads.
+// tableRun has the measurements of all systems under all workloads.
 type tableRun struct {
 	opt    kit.Options
 	sizes  loadSizes
-	by     string // what the workloads are told apart by
+	by     string // what distinguishes the workloads
 	load   []*workload
 	rounds kit.Rounds[tableCase]
 	counts map[tableCase]tableCount
 }
 
-// measureTables lets all systems take turns under each workload.
+// measureTables runs all systems in turn under each workload.
 func measureTables(ctx context.Context, opt kit.Options, by string, load []*workload) (t *tableRun, err error) {
 	t = &tableRun{opt: opt, sizes: tableSizesOf(opt).loadSizes, by: by, load: load, counts: map[tableCase]tableCount{}}
 	w, err := startWorld(ctx, opt)
@@ -45,8 +45,8 @@ func measureTables(ctx context.Context, opt kit.Options, by string, load []*work
 	return t, nil
 }
 
-// systems are the systems for a workload. Where values are composed of several rows,
-// freshet-rows stands beside freshet and keeps rows.
+// systems returns the systems for a workload. If values are composed of several rows, freshet-rows
+// keeps rows, in addition to freshet.
 func (t *tableRun) systems(load *workload) []string {
 	at := slices.Index(t.opt.Systems, "freshet")
 	if at < 0 || !load.composed {
@@ -55,7 +55,7 @@ func (t *tableRun) systems(load *workload) []string {
 	return append([]string{"freshet", "freshet-rows"}, slices.Delete(slices.Clone(t.opt.Systems), at, at+1)...)
 }
 
-// compare lets the systems take turns under one workload.
+// compare runs the systems in turn under one workload.
 func (t *tableRun) compare(ctx context.Context, w *world, load *workload) (err error) {
 	systems, shape := t.systems(load), catalogue{}
 	if load.composed {
@@ -84,8 +84,7 @@ func (t *tableRun) compare(ctx context.Context, w *world, load *workload) (err e
 		}
 	}
 	for round := range t.sizes.rounds {
-		for i := range systems {
-			s := systems[(i+round)%len(systems)] // who is first changes from round to round
+		for _, s := range kit.Order(systems, round) {
 			t.opt.Progress(fmt.Sprintf("%s, round %d of %d: %s", load.name, round+1, t.sizes.rounds, s))
 			from := t.sizes.warm + round*t.sizes.round
 			p, err := drivers[s].run(ctx, from, from+t.sizes.round, load.rate)
@@ -105,7 +104,7 @@ func (t *tableRun) compare(ctx context.Context, w *world, load *workload) (err e
 	return nil
 }
 
-// add adds what a round measured.
+// add adds the measurements of a round.
 func (t *tableRun) add(c tableCase, p *part) {
 	for column, v := range map[string]float64{"p50_us": p.reads.Micros(50), "p90_us": p.reads.Micros(90), "p99_us": p.reads.Micros(99),
 		"hit_percent": 100 * float64(p.hits) / float64(max(1, p.read)), "queries": float64(p.queries) / float64(p.asks),
@@ -120,7 +119,7 @@ func (t *tableRun) add(c tableCase, p *part) {
 	t.counts[c] = sum
 }
 
-// smallUC is the catalogue of quick runs.
+// smallUC is the catalogue for quick runs.
 func smallUCOf(o kit.Options) catalogue {
 	c := ucWhole
 	switch {

@@ -21,18 +21,18 @@ const cacheBytes = 256 << 20
 
 // target is a system as a workload uses it.
 type target interface {
-	// read reads the rows of a request and tells the version of each; whole says that
-	// nothing had to be read from the store.
+	// read reads the rows of a request and returns the version of each. whole reports that the read
+	// needed nothing from the store.
 	read(ctx context.Context, a *ask, versions []uint64) (whole bool, err error)
 	write(ctx context.Context, a *ask, value string) (version uint64, err error)
 	close() error
 }
 
-// opened is a system with its instances, of which each client uses one.
+// opened is a system with its instances. Each client uses one instance.
 type opened struct {
 	instances []target
-	queries   func() int64 // that the store has answered
-	first     uint64       // a version that no row had an older one than
+	queries   func() int64 // requests that the store has answered
+	first     uint64       // no row has had an older version
 }
 
 func (o *opened) close() (err error) {
@@ -44,7 +44,7 @@ func (o *opened) close() (err error) {
 	return err
 }
 
-// rowwise is a system that keeps rows: it composes values of them at each read.
+// rowwise is a system that keeps rows. It composes values at each read.
 type rowwise struct {
 	baseline.System
 	rows []tableRow
@@ -77,13 +77,13 @@ func (t rowwise) write(ctx context.Context, a *ask, value string) (uint64, error
 
 func (t rowwise) close() error { return t.Close() }
 
-// composed is a value that is built of several rows, with their versions.
+// composed is a value that consists of several rows, with their versions.
 type composed struct {
 	versions []uint64
 	text     string
 }
 
-// composedCodec writes a composed value as it is.
+// composedCodec encodes a composed value.
 type composedCodec struct{}
 
 // Append implements linear.Codec.
@@ -108,8 +108,8 @@ func (composedCodec) Decode(b []byte) (v composed, err error) {
 // Size implements linear.Codec.
 func (composedCodec) Size(v composed) int { return 8*len(v.versions) + len(v.text) }
 
-// viewed is linear.View over the rows of uc: what is kept is the composed value, and a
-// write names all values that show the row. The rows are in a table of the user's own.
+// viewed is linear.View over the rows of uc. It keeps composed values, and a write names all values
+// that show the row. The rows are in a table of the application.
 type viewed struct {
 	view  *linear.View[composed, pgx.Tx]
 	rows  []tableRow
@@ -181,7 +181,7 @@ func (t *viewed) close() error {
 	return t.view.Close(ctx)
 }
 
-// calls counts what linear asks of its store.
+// calls counts the requests of linear to its store.
 type calls struct{ n atomic.Int64 }
 
 func (*calls) Miss(linear.MissCause)                              {}

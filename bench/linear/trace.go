@@ -21,14 +21,14 @@ import (
 	"github.com/freshet-cache/freshet/check"
 )
 
-// The systems of linear-trace: three nodes with memory for every entry, and three
-// with memory for a tenth of the bytes.
+// The systems of linear-trace: three nodes with memory for every entry, and three nodes with memory
+// for a tenth of the bytes.
 var traceSystems = []string{"freshet", "freshet-tenth"}
 
 const (
 	traceNodes   = 3
 	traceClients = 12
-	traceFlight  = 4096 // requests under way: with more, the rate is not sustained
+	traceFlight  = 4096 // with more requests under way, the system does not sustain the rate
 	traceTimeout = 10 * time.Second
 )
 
@@ -56,28 +56,28 @@ type replay struct {
 	clients  []rueidis.Client
 
 	history []check.Op      // as accesses
-	sent    []time.Duration // after the start of the schedule
+	sent    []time.Duration // time after the start of the schedule
 	done    []time.Duration
 	flight  atomic.Int64
 	failed  atomic.Int64 // requests without an answer
-	torn    atomic.Int64 // values that are not whole
+	torn    atomic.Int64 // damaged values
 }
 
-// traceKey is the name of an object: its type, its number, its index.
+// traceKey returns the name of an object: its type, its number, its index.
 func traceKey(key uint32) string {
 	return fmt.Sprintf("%c:%d:%d:%d", 'a'+key>>27%26, key>>27, key>>10&(1<<17-1), key&(1<<10-1))
 }
 
-// traceValue is a value that nobody else writes, as long as its type's are.
+// traceValue returns a unique value of the length that is usual for its type.
 func traceValue(key uint32, name string) string {
 	return name + "|" + strings.Repeat(".", max(0, size(key)-len(name)-1))
 }
 
-// original is the name of what was there before the trace began.
+// original names the value that a key has before the trace.
 const original = "original"
 
-// newReplay prepares a trace: the keys, in the order in which they come, and the
-// history, which begins with the writes that made them.
+// newReplay prepares a trace: the keys, in the order of their first use, and the history, which
+// begins with the writes that created them.
 func newReplay(accesses []access, rate float64) (r *replay, keys []uint32) {
 	r = &replay{began: time.Now(), accesses: accesses, schedule: kit.Schedule{Rate: rate}, history: make([]check.Op, len(accesses)),
 		sent: make([]time.Duration, len(accesses)), done: make([]time.Duration, len(accesses))}
@@ -95,7 +95,7 @@ func connect(addr string) (rueidis.Client, error) {
 	return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, ForceSingleClient: true, DisableRetry: true})
 }
 
-// load writes the keys as they are before the trace begins.
+// load writes the original value of every key.
 func (r *replay) load(ctx context.Context, addr string, keys []uint32) error {
 	c, err := connect(addr)
 	if err != nil {
@@ -122,7 +122,7 @@ func (r *replay) load(ctx context.Context, addr string, keys []uint32) error {
 
 var errFlight = errors.New("the rate is not sustained: too many requests are under way; say a lower --rate")
 
-// run sends every request when it is due, whether or not others are answered.
+// run sends every request when it is due, whether or not the earlier ones are answered.
 func (r *replay) run(ctx context.Context, progress func(done int)) error {
 	back := sender()
 	defer back()
@@ -145,18 +145,18 @@ func (r *replay) run(ctx context.Context, progress func(done int)) error {
 	})
 }
 
-// preciseSleep sleeps on the thread of sender.
+// preciseSleep sleeps on the thread of the sender.
 func preciseSleep(d time.Duration) {
 	ts := unix.NsecToTimespec(int64(d))
-	_ = unix.Nanosleep(&ts, nil) // interrupted, it is called again
+	_ = unix.Nanosleep(&ts, nil) // an interrupted sleep continues
 }
 
-// sender gives the goroutine a thread that sleeps to the microsecond, and a
-// processor beside those that answers need: time.Sleep wakes up to a millisecond
-// late, which would be counted as latency.
+// sender gives the goroutine its own thread, which sleeps to the microsecond, and a processor in
+// addition to those that the answers need. time.Sleep wakes up to a millisecond late, which would
+// count as latency.
 func sender() (back func()) {
 	runtime.LockOSThread()
-	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // without it, 50 µs late
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // without it, the thread wakes 50 µs late
 	before := runtime.GOMAXPROCS(0)
 	runtime.GOMAXPROCS(before + 1)
 	return func() {
@@ -208,7 +208,7 @@ func (r *replay) failedReads() (n int) {
 	return n
 }
 
-// keep writes the history where freshet check can read it.
+// keep writes the history to a file for freshet check.
 func (r *replay) keep(file string) error {
 	f, err := os.Create(file)
 	if err != nil {
@@ -221,12 +221,12 @@ func (r *replay) keep(file string) error {
 	return errors.Join(w.Close(), f.Close())
 }
 
-// traceResult is what one system did.
+// traceResult has the figures of one system.
 type traceResult struct {
 	reads, writes   *kit.Latencies
-	lag             *kit.Latencies // of the sender behind its schedule
+	lag             *kit.Latencies // delay of the sender behind its schedule
 	hits, saved     float64        // shares of the reads
-	possible        float64        // what hits would be with memory for all
+	possible        float64        // the share of hits with memory for all entries
 	forwarded       float64        // share of all requests
 	memory          string
 	checked, failed int
@@ -234,7 +234,7 @@ type traceResult struct {
 	reason          string
 }
 
-// replayOn runs a trace against three new nodes that have nothing in memory.
+// replayOn runs a trace against three new nodes with empty memory.
 func replayOn(ctx context.Context, opt kit.Options, system string, accesses []access, rate float64) (f *traceResult, err error) {
 	r, keys := newReplay(accesses, rate)
 	dir, err := kit.Scratch(system)
@@ -247,7 +247,7 @@ func replayOn(ctx context.Context, opt kit.Options, system string, accesses []ac
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(r.load(ctx, s.Addrs[0], keys), s.Stop()); err != nil { // a restart forgets what was in memory
+	if err := errors.Join(r.load(ctx, s.Addrs[0], keys), s.Stop()); err != nil { // a restart empties the memory
 		return nil, err
 	}
 	var flags []string
@@ -292,7 +292,7 @@ func replayOn(ctx context.Context, opt kit.Options, system string, accesses []ac
 	return f, r.keep(filepath.Join(opt.Text("history"), "linear-trace-"+system+".jsonl"))
 }
 
-// sum makes figures of a replay.
+// sum computes the figures of a replay.
 func (f *traceResult) sum(r *replay, before, after kit.Counters) {
 	f.reads, f.writes, f.lag = kit.NewLatencies(), kit.NewLatencies(), kit.NewLatencies()
 	reads, first, seen := 0.0, 0.0, map[uint32]bool{}

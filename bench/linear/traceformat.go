@@ -15,11 +15,11 @@ import (
 	"strings"
 )
 
-// recording is what a trace has recorded: the keys that were asked for, in order, and
-// which accesses were writes, if it says so.
+// recording is the contents of a trace: the keys in order, and which accesses were writes, if the
+// trace says so.
 type recording struct {
 	keys   []uint32
-	writes []bool // nil: it does not say
+	writes []bool // nil if the trace does not say
 }
 
 // parseTrace reads at most limit accesses, in the format that the name or the first
@@ -50,8 +50,8 @@ func readable(b []byte) bool {
 	return bytes.IndexByte(b, '\n') >= 0 && !bytes.ContainsFunc(b, func(c rune) bool { return c < ' ' && c != '\n' && c != '\r' && c != '\t' })
 }
 
-// numbering gives keys of any form their numbers: a part by which values get their
-// sizes, and a count, so that no two keys share one.
+// numbering numbers keys of any form: a part from which values get their sizes, and a count, so
+// that no two keys share a number.
 type numbering struct {
 	numbers map[string]uint32
 	*recording
@@ -76,7 +76,7 @@ func (n *numbering) add(key string, write bool) error {
 
 func newNumbering() *numbering { return &numbering{map[string]uint32{}, &recording{}} }
 
-// Words that traces use for what was done.
+// Words of traces for operations.
 var (
 	readWords = strings.Fields("get gets read r mget getex exists strlen getrange substr ttl pttl type touch hget hgetall hmget hexists hlen hkeys hvals " +
 		"lrange llen lindex smembers sismember smismember scard zrange zrangebyscore zscore zcard zrank getbit bitcount")
@@ -87,9 +87,9 @@ var (
 	opHeads  = []string{"op", "operation", "command", "cmd", "verb", "method"}
 )
 
-// parseCSV reads lines of CSV: with a header that names the columns key and op (or a
-// like word), or without one: then the first column is the key, and the one with a word
-// for an operation is the operation; seven columns are those of Twitter's traces.
+// parseCSV reads lines of CSV. A header may name the columns key and op, or a similar word. Without
+// a header, the first column is the key and the column with a word for an operation is the
+// operation. Seven columns are the format of the traces of Twitter.
 func parseCSV(in io.Reader, limit int) (*recording, error) {
 	c := csv.NewReader(in)
 	c.FieldsPerRecord, c.LazyQuotes, c.ReuseRecord, c.TrimLeadingSpace = -1, true, true, true
@@ -151,14 +151,13 @@ func whole(r *recording) (*recording, error) {
 	return r, nil
 }
 
-// monitored begins what redis-cli MONITOR prints.
+// monitored matches the start of a line of redis-cli MONITOR.
 var (
 	monitored   = regexp.MustCompile(`^(\+?OK\r?\n)?\+?\d+\.\d+ \[\d+ [^\]\n]*\] "`)
 	monitorLine = regexp.MustCompile(`^\+?\d+\.\d+ \[\d+ [^\]]*\] (".*)$`)
 )
 
-// parseMonitor reads what redis-cli MONITOR prints. Commands that are not about keys are
-// left out.
+// parseMonitor reads the output of redis-cli MONITOR. It ignores commands without keys.
 func parseMonitor(in io.Reader, limit int) (*recording, error) {
 	out := newNumbering()
 	lines := bufio.NewScanner(in)
@@ -195,7 +194,7 @@ func parseMonitor(in io.Reader, limit int) (*recording, error) {
 	return whole(out.recording)
 }
 
-// unquote reads the arguments of a line: in double quotes, escaped as Redis does.
+// unquote reads the arguments of a line: in double quotes, with the escapes of Redis.
 func unquote(s string) (args []string, err error) {
 	var b []byte
 	for len(s) > 0 {

@@ -39,7 +39,7 @@ func linearTrace(ctx context.Context, opt kit.Options) (*kit.Report, error) {
 	return r, nil
 }
 
-// traceRows adds a system's figures.
+// traceRows adds the figures of a system.
 func traceRows(r *kit.Report, system string, f *traceResult) {
 	for _, x := range []struct {
 		op string

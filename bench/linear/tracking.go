@@ -17,8 +17,8 @@ import (
 	"github.com/freshet-cache/freshet/internal/follower"
 )
 
-// The systems of linear-tracking: a client with its own cache before freshet, and
-// the same before redis-server.
+// The systems of linear-tracking: a client with its own cache in front of freshet, and the same
+// client in front of redis-server.
 var trackingSystems = []string{"freshet-rueidis", "redis-rueidis", "freshet-go-redis", "redis-go-redis"}
 
 // trackingSizes are the sizes of a run of linear-tracking.
@@ -39,14 +39,14 @@ func trackingSizesOf(o kit.Options) trackingSizes {
 }
 
 const (
-	readers     = 4 // of the hot key at the same time, as the threads of a service
+	readers     = 4 // concurrent readers of the hot key, like the threads of a service
 	readPause   = 100 * time.Microsecond
 	hotKey      = "hot"
 	burdenConns = 10
 	burdenKeys  = 1000
 )
 
-// cached is a client that keeps what it reads.
+// cached is a client with a cache.
 type cached struct {
 	read  func(ctx context.Context) (int64, error)
 	close func()
@@ -66,11 +66,11 @@ func dialCached(system, addr string) (*cached, error) {
 	}, c.Close}, nil
 }
 
-// writer writes the hot key and remembers when each write was acknowledged.
+// writer writes the hot key and records when each write was acknowledged.
 type writer struct {
 	*kit.Plain
 	acked atomic.Int64
-	at    []atomic.Int64 // when a value was acknowledged, since began; by value, the latest
+	at    []atomic.Int64 // when each value was last acknowledged, since began
 	began time.Time
 }
 
@@ -110,16 +110,16 @@ func (w *writer) run(ctx context.Context, every time.Duration) error {
 	}
 }
 
-// watched is what one reader saw.
+// watched has the observations of one reader.
 type watched struct {
 	reads, stale int
 	longest      time.Duration
 	windows      *kit.Latencies
 }
 
-// watch reads until ctx ends. A read is stale if a later value had been
-// acknowledged before it began; its window is how long before. It pauses between
-// reads: who only reads memory lets nobody else look at a socket.
+// watch reads until ctx ends. A read is stale if a later value was acknowledged before the read
+// began; its window is the time between the two. The reader pauses between reads, because a loop
+// that only reads memory keeps other goroutines from the sockets.
 func (w *writer) watch(ctx context.Context, c *cached) (s watched, err error) {
 	s.windows = kit.NewLatencies()
 	for ctx.Err() == nil {
@@ -149,14 +149,13 @@ type trackingRun struct {
 	result  *kit.Report
 }
 
-// addr is where a system's server listens.
+// addr returns the address of the server of a system.
 func (t *trackingRun) addr(system string) string {
 	kind, _, _ := strings.Cut(system, "-")
 	return t.servers[kind].Addrs[0]
 }
 
-// burden keeps the server busy with reads of other keys, as a server is that does more than
-// this.
+// burden keeps the server busy with reads of other keys, as a server in production is.
 func (t *trackingRun) burden(ctx context.Context, addr string, seed uint64) error {
 	l, err := kit.NewLoad(ctx, addr, burdenConns)
 	if err != nil {
@@ -166,7 +165,7 @@ func (t *trackingRun) burden(ctx context.Context, addr string, seed uint64) erro
 	return l.Run(ctx, false, 1, t.sizes.round, kit.Drawing(kit.Stream(seed, 9), burdenKeys))
 }
 
-// round measures one system for one round. The first, which has the number 0, warms up.
+// round measures one system for one round. Round 0 warms up.
 func (t *trackingRun) round(ctx context.Context, system string, round int) error {
 	addr := t.addr(system)
 	w, err := newWriter(addr)
@@ -179,7 +178,7 @@ func (t *trackingRun) round(ctx context.Context, system string, round int) error
 		return err
 	}
 	defer c.close()
-	for range 100 { // until its connections stand
+	for range 100 { // until its connections are open
 		if _, err := c.read(ctx); err != nil {
 			return err
 		}
@@ -188,7 +187,7 @@ func (t *trackingRun) round(ctx context.Context, system string, round int) error
 	defer cancel()
 	all, errs := make([]watched, readers), make([]error, readers+2)
 	var wg sync.WaitGroup
-	wg.Go(func() { errs[readers+1] = t.burden(ctx, addr, t.opt.Seed+uint64(round)) }) // as long, and its last answers may come later
+	wg.Go(func() { errs[readers+1] = t.burden(ctx, addr, t.opt.Seed+uint64(round)) }) // the load runs as long, and its last answers may come later
 	wg.Go(func() { errs[readers] = w.run(ends, t.sizes.writes) })
 	for i := range readers {
 		wg.Go(func() { all[i], errs[i] = w.watch(ends, c) })
@@ -209,8 +208,8 @@ func (t *trackingRun) round(ctx context.Context, system string, round int) error
 	return nil
 }
 
-// judge has a connection keep what it reads while others write, and compares what
-// it keeps whenever it has taken everything up to the answer of a PING.
+// judge makes a connection cache its reads while other clients write. It compares the cached values
+// whenever the connection has received everything up to the answer of a PING.
 func (t *trackingRun) judge(ctx context.Context, system string) error {
 	addr := t.addr(system)
 	floor := make(follower.Floor, 20)
@@ -219,7 +218,7 @@ func (t *trackingRun) judge(ctx context.Context, system string) error {
 		return err
 	}
 	defer c.Close()
-	for i := range floor { // what earlier rounds left is known
+	for i := range floor { // the values of earlier rounds are known
 		got, err := c.Do("INCR", follower.Key(i))
 		if err != nil {
 			return err

@@ -75,18 +75,15 @@ func linearTracking(ctx context.Context, opt kit.Options) (r *kit.Report, err er
 	for _, system := range opt.Systems {
 		kind, _, _ := strings.Cut(system, "-")
 		if t.servers[kind] == nil {
-			opt.Progress("starting " + kind)
-			if t.servers[kind], err = startRemote(ctx, opt, map[string]string{"freshet": "freshet-memory", "redis": "redis"}[kind], filepath.Join(dir, kind), false); err != nil {
+			s, err := startFilled(ctx, opt, map[string]string{"freshet": "freshet-memory", "redis": "redis"}[kind], filepath.Join(dir, kind), false, burdenKeys)
+			if err != nil {
 				return nil, err
 			}
-			if err := fill(ctx, t.servers[kind].Addrs[0], burdenKeys); err != nil {
-				return nil, fmt.Errorf("%s: %w", kind, err)
-			}
+			t.servers[kind] = s
 		}
 	}
 	for round := range t.sizes.rounds + 1 {
-		for i := range opt.Systems {
-			system := opt.Systems[(i+round)%len(opt.Systems)]
+		for _, system := range kit.Order(opt.Systems, round) {
 			opt.Progress(fmt.Sprintf("round %d of %d: %s", round, t.sizes.rounds, system))
 			if err := t.round(ctx, system, round); err != nil {
 				return nil, fmt.Errorf("%s: %w", system, err)

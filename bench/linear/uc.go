@@ -7,17 +7,17 @@ import (
 	"github.com/freshet-cache/freshet/bench/kit"
 )
 
-// catalogue is the shape of the workload uc, which stands for WriteGuards' trace of the
-// Unity Catalog: tenants with a metastore, catalogs in it, schemas in those, and tables
-// in those. Each has a row, and a row of grants.
+// catalogue is the shape of the workload uc, which models the trace of the Unity Catalog in
+// WriteGuards. Each tenant has a metastore, which contains catalogs; these contain schemas, and
+// schemas contain tables. Each object has a row and a row of grants.
 type catalogue struct{ tenants, catalogs, schemas, tables, principals int }
 
 var ucWhole = catalogue{20, 5, 20, 50, 1000}
 
 const ucSource = "synthetic, from what the paper says of its trace of the Unity Catalog, which is not public: each request composes one value of about 23 KB from 6 to 8 rows; %d tenants of %d catalogs, %d schemas each and %d tables each; a tenant's tables are asked for as zipf 0.99 says"
 
-// The rows that a value is composed of have names of which one is the other's prefix:
-// the tables of a schema are found by its name.
+// The name of an object is a prefix of the names of the objects that it contains, so a schema leads
+// to its tables.
 func (c catalogue) names(tenant, table int) (metastore, catalog, schema, leaf string) {
 	metastore = fmt.Sprintf("t%02d", tenant)
 	catalog = fmt.Sprintf("%s/c%d", metastore, table/(c.schemas*c.tables))
@@ -25,7 +25,7 @@ func (c catalogue) names(tenant, table int) (metastore, catalog, schema, leaf st
 	return metastore, catalog, schema, fmt.Sprintf("%s/t%02d", schema, table%c.tables)
 }
 
-// uc makes n requests, of which a share are writes.
+// uc makes n requests. A share of them are writes.
 func uc(c catalogue, n int, rate, writes float64, seed uint64) *workload {
 	b, r := build("uc", rate), kit.Stream(seed, 23)
 	b.w.composed = true
@@ -38,11 +38,11 @@ func uc(c catalogue, n int, rate, writes float64, seed uint64) *workload {
 	}
 	for range n {
 		tenant := tenants.Draw(r)
-		table := tables.Draw(r) * 7919 % perTenant // scattered over the schemas
+		table := tables.Draw(r) * 7919 % perTenant // spread over the schemas
 		metastore, catalog, schema, leaf := c.names(tenant, table)
 		groups := func() int32 { return b.row(fmt.Sprintf("groups:%s/p%03d", metastore, r.IntN(c.principals)), 1<<10) }
 		if r.Float64() >= writes {
-			whole := grants(catalog) // it is a part of the value, even if it is not asked for
+			whole := grants(catalog) // the row is part of the value, even if no request reads it alone
 			rows := []int32{info(metastore), info(catalog), info(schema), info(leaf), grants(schema), grants(leaf)}
 			if r.IntN(2) == 0 {
 				rows = append(rows, whole)
@@ -77,8 +77,8 @@ func hash(s string) uint64 {
 	return h
 }
 
-// shown are the values that show a row which is written: one table's, those of all
-// tables in a schema, or that of a principal.
+// shown returns the values that show a written row: that of one table, those of all tables in a
+// schema, or that of a principal.
 func (c catalogue) shown(key string) (values []string) {
 	kind, name, _ := strings.Cut(key, ":")
 	switch {
@@ -93,7 +93,7 @@ func (c catalogue) shown(key string) (values []string) {
 	return values
 }
 
-// parts are the keys of the rows that the value of a table is composed of.
+// parts returns the keys of the rows of which the value of a table consists.
 func parts(value string) []string {
 	leaf := strings.TrimPrefix(value, "table:")
 	schema := leaf[:strings.LastIndexByte(leaf, '/')]

@@ -9,14 +9,14 @@ import (
 	"github.com/freshet-cache/freshet/bench/kit"
 )
 
-// workload is rows and what is asked of them: the same for every system.
+// workload has rows and requests, the same for every system.
 type workload struct {
 	name   string
-	source string // where it comes from, and where it is not what its name says
+	source string // its source, and where it differs from what its name says
 	rows   []tableRow
 	asks   []ask
 	rate   float64 // requests a second
-	// composed says that a value is composed of several rows, and that a View can keep it.
+	// composed means that a value consists of several rows and that a View can keep it.
 	composed bool
 }
 
@@ -27,12 +27,12 @@ type tableRow struct {
 
 // ask is one request.
 type ask struct {
-	reads []int32 // rows, in the order in which values are composed of them
-	write int32   // the row that is written instead; -1 if none is
-	size  int32   // of what is written
+	reads []int32 // rows, in their order within a value
+	write int32   // the row that the request writes; -1 for a read
+	size  int32   // of the written value
 }
 
-// builder makes a workload: it gives the rows that are touched their numbers.
+// builder makes a workload. It numbers the rows that are used.
 type builder struct {
 	w    *workload
 	seen map[string]int32
@@ -58,7 +58,7 @@ func (b *builder) write(row int32, size int) {
 	b.w.asks = append(b.w.asks, ask{write: row, size: int32(size)})
 }
 
-// cluster is a row of the table that Twitter published of its caches, March 2020.
+// cluster is a row of the table of caches that Twitter published in March 2020.
 type cluster struct {
 	name             string
 	reads, writes    float64
@@ -66,8 +66,8 @@ type cluster struct {
 	alpha, frequency float64
 }
 
-// clusters are those that fit what WriteGuards says of its input. Additions (add) are
-// fills of a cache behind a miss, and no writes of the database.
+// clusters are those that match the description of the input in WriteGuards. Additions (add) fill a
+// cache after a miss and are no writes of the database.
 var clusters = []cluster{
 	{"tw52", 0.93, 0.02, 20, 273, 1.2117, 32.6},
 	{"tw7", 0.82, 0.18, 17, 1936, 1.0666, 72.9},
@@ -77,13 +77,13 @@ var clusters = []cluster{
 
 const twitterSource = "generated from the parameters of Twitter's cluster %s (cache-trace, CC BY 4.0): popularity, mix, mean sizes and mean frequency of keys; the traces themselves are too large to come along"
 
-// twitter makes n requests like a cluster's.
+// twitter makes n requests like those of a cluster.
 func twitter(c cluster, n int, rate float64, seed uint64) *workload {
 	b, r := build(c.name, rate), kit.Stream(seed, 20)
 	b.w.source = fmt.Sprintf(twitterSource, strings.TrimPrefix(c.name, "tw"))
 	z := kit.NewZipf(kit.Ranks(c.alpha, n, float64(n)/c.frequency), c.alpha)
 	for range n {
-		// Keys that are asked for as often are not neighbours.
+		// Keys of similar popularity are not neighbours.
 		key := fmt.Sprintf("%0*x", c.key, kit.Mix(seed, uint64(z.Draw(r))))
 		row := b.row(key, lognormal(r, float64(c.value)))
 		if r.Float64() < c.writes/(c.reads+c.writes) {
@@ -95,7 +95,7 @@ func twitter(c cluster, n int, rate float64, seed uint64) *workload {
 	return b.w
 }
 
-// meta makes n requests that stand for WriteGuards' Meta input.
+// meta makes n requests that model the input from Meta in WriteGuards.
 func meta(dir string, n int, rate float64, seed uint64) (*workload, error) {
 	b, r := build("meta-wg", rate), kit.Stream(seed, 21)
 	b.w.source = "generated: 70 % reads, 28 % writes, 2 % deletes, which are made writes of one byte; values as RocksDB's model of Meta's ZippyDB has them; popularity of Meta's cluster kvcache_reg (CacheLib, Apache-2.0)"
@@ -124,7 +124,7 @@ func meta(dir string, n int, rate float64, seed uint64) (*workload, error) {
 	return b.w, nil
 }
 
-// recorded makes requests of the first n accesses of the trace orm-busy.
+// recorded makes requests from the first n accesses of the trace orm-busy.
 func recorded(dir string, n int, rate, writes float64, seed uint64) (*workload, error) {
 	b := build("orm-busy", rate)
 	b.w.source = ormBusySource
@@ -148,7 +148,7 @@ func recorded(dir string, n int, rate, writes float64, seed uint64) (*workload, 
 	return b.w, nil
 }
 
-// value is what is written: as long as it should be, and little to compress.
+// value returns a value of the given length that compresses badly.
 func value(size int, r *rand.Rand) string {
 	at := r.IntN(len(noise) - 1)
 	var b strings.Builder
@@ -159,7 +159,7 @@ func value(size int, r *rand.Rand) string {
 	return b.String()
 }
 
-// noise is where values are cut from.
+// noise has the bytes of which values are parts.
 var noise = func() string {
 	b := make([]byte, 64<<10)
 	r := kit.Stream(3, 3)

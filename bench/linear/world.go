@@ -21,30 +21,29 @@ import (
 	"github.com/freshet-cache/freshet/store/postgres"
 )
 
-// The systems that are compared over PostgreSQL. Freshet is linear.Cache in process,
-// or linear.View where values are composed of several rows, which freshet-rows keeps
-// as rows instead.
+// The systems that are compared over PostgreSQL. Freshet is linear.Cache in process or, if values
+// consist of several rows, linear.View; then freshet-rows is linear.Cache.
 var tableSystems = []string{"freshet", "storage", "version", "chrono", "ttl", "csc"}
 
 const (
-	// appInstances is how many instances of an application TTL and csc have: with one, nobody
-	// would write behind their caches. The others do not depend on it.
+	// appInstances is how many instances of an application TTL and csc have. With one instance, all
+	// writes would pass through its cache. The other systems do not depend on it.
 	appInstances = 3
 	rowTTL       = 10 * time.Second
 	asideTTL     = time.Minute
-	chronoAhead  = 5 * time.Second // as the paper's
+	chronoAhead  = 5 * time.Second // as in the paper
 	poolConns    = 16
 )
 
-// world is the servers that all systems share.
+// world has the servers that all systems share.
 type world struct {
 	dir   string
 	pg    *kit.Postgres
 	redis string
-	own   *kit.Server // nil: somebody else's, or none
+	own   *kit.Server // nil if this run did not start one
 }
 
-// startWorld starts what the systems need.
+// startWorld starts the servers that the systems need.
 func startWorld(ctx context.Context, opt kit.Options) (w *world, err error) {
 	w = &world{redis: opt.Text("redis")}
 	defer func() {
@@ -81,12 +80,12 @@ func (w *world) stop() (err error) {
 	return err
 }
 
-// in is the URL with a schema and the size of a pool.
+// in returns the URL with a schema and the size of a pool.
 func (w *world) in(schema string) string {
 	return w.pg.In(fmt.Sprintf("schema=%s&pool_max_conns=%d", schema, poolConns))
 }
 
-// stage is the database of one workload: a schema that is dropped behind it.
+// stage is the database of one workload: a schema that is dropped afterwards.
 type stage struct {
 	w      *world
 	load   *workload
@@ -123,7 +122,7 @@ func (s *stage) close(ctx context.Context) (err error) {
 	return err
 }
 
-// open makes the rows of a system and its instances.
+// open creates the rows of a system and its instances.
 func (s *stage) open(ctx context.Context, system string) (o *opened, err error) {
 	if strings.HasPrefix(system, "freshet") {
 		return s.openFreshet(ctx, system)
@@ -157,7 +156,7 @@ func (s *stage) open(ctx context.Context, system string) (o *opened, err error) 
 	return o, nil
 }
 
-// table makes a table for a system and fills it.
+// table creates a table for a system and fills it.
 func (s *stage) table(ctx context.Context, name string) (*baseline.Table, error) {
 	keys, r := make([]string, len(s.load.rows)), kit.Stream(1, 30)
 	for i, row := range s.load.rows {
@@ -198,8 +197,7 @@ func (s *stage) openFreshet(ctx context.Context, system string) (*opened, error)
 	return &opened{[]target{rowwise{baseline.Freshet{Cache: c}, s.load.rows}}, asked.n.Load, first}, err
 }
 
-// fill writes the rows of a store before anybody owns them, and returns the first
-// version.
+// fill writes the rows of a store before any node owns them. It returns the first version.
 func (s *stage) fill(ctx context.Context, st *postgres.Store) (first uint64, err error) {
 	r := kit.Stream(1, 30)
 	for part := range slices.Chunk(s.load.rows, 500) {
