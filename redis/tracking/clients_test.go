@@ -95,33 +95,77 @@ func TestManyKeysAreToldTogether(t *testing.T) {
 }
 
 // When the link breaks through which a client has read, the client hears that what it read may be old,
-// and a follower that everything may be. The owner is asked again for the prefixes.
+// and a follower that everything may be. The owner is asked again for the prefixes. The owner, if it
+// reaches the other node, says so besides.
 func TestClientsHearOfBrokenLinks(t *testing.T) {
-	inCluster(t, 2, 0, func(c *cluster) {
-		reader, follower := c.dial("b", ""), c.dial("b", "BCAST", "PREFIX", "a:")
-		reader.do("GET a:1")
-		reader.do("GET b:1")
-		if n := c.nodes["a"].track.Counts(); n.PeerKeys != 1 {
-			t.Fatalf("a remembers %+v", n)
+	for _, reached := range []bool{false, true} {
+		inCluster(t, 2, 0, func(c *cluster) {
+			reader, follower := c.dial("b", ""), c.dial("b", "BCAST", "PREFIX", "a:")
+			reader.do("GET a:1")
+			reader.do("GET b:1")
+			b := c.nodes["b"].track
+			if n, m := c.nodes["a"].track.Counts(), b.Counts(); n.PeerKeys != 1 || m.Links != 1 || m.Prefixes != 1 {
+				t.Fatalf("a remembers %+v, b %+v", n, m)
+			}
+			c.reach("b", reached)
+			c.breaks("b", "a")
+			synctest.Wait()
+			reader.hears("the reader", "invalidate a:1")
+			if got := follower.told(); !strings.Contains(got, "invalidate everything") {
+				t.Errorf("the follower hears %q", got)
+			}
+			if n := b.Counts(); !reached && n.Links != 0 {
+				t.Errorf("%d links are watched that are broken", n.Links)
+			}
+			time.Sleep(2 * seekingInterval)
+			if got := follower.told(); !reached && got != "invalidate everything" {
+				t.Errorf("when the owner follows again the follower hears %q", got)
+			}
+			c.heard("a", Follow)
+			time.Sleep(4 * seekingInterval)
+			if n := c.heard("a", Follow); n != 0 {
+				t.Errorf("an owner that follows is asked %d times more", n)
+			}
+			w := c.dial("a")
+			w.do("SET a:1 v")
+			follower.hears("a write after the link stands again", "invalidate a:1")
+			w.do("SET b:1 v")
+			reader.hears("a write of a key that was read here", "invalidate b:1")
+		})
+	}
+}
+
+// Owners are asked for prefixes when these change, and for what is left when a client has gone. What
+// clients have read is forgotten with the last of them. No node asks itself.
+func TestOwnersAreAskedWhenPrefixesChange(t *testing.T) {
+	inCluster(t, 3, 0, func(c *cluster) {
+		asked := func(what string, want int) {
+			t.Helper()
+			if b, c := c.heard("b", Follow), c.heard("c", Follow); b != want || c != want {
+				t.Errorf("%s: the owners are asked %d and %d times, want %d", what, b, c, want)
+			}
 		}
-		c.mu.Lock()
-		c.nodes["b"].links["a"].Break()
-		c.mu.Unlock()
-		synctest.Wait()
-		if got := reader.told(); !strings.Contains(got, "invalidate a:1") || strings.Contains(got, "b:1") {
-			t.Errorf("the reader hears %q", got)
+		x, y, z := c.dial("a", ""), c.dial("a", "BCAST", "PREFIX", "b:"), c.dial("a", "BCAST", "PREFIX", "b:")
+		asked("two clients of one prefix", 1)
+		x.do("GET a:1")
+		z.nc.Close()
+		asked("one of them goes", 0)
+		y.do("CLIENT TRACKING OFF")
+		asked("nobody follows anything", 1)
+		track := c.nodes["a"].track
+		if n := track.Counts(); n.Prefixes != 0 || n.Keys != 1 || n.Clients != 1 {
+			t.Errorf("a client is left: %+v", n)
 		}
-		if got := follower.told(); !strings.Contains(got, "invalidate everything") {
-			t.Errorf("the follower hears %q", got)
+		c.dial("b").do("SET b:1 v")
+		y.hears("a follower no more", "")
+		x.nc.Close()
+		asked("the last one goes", 0)
+		if n := track.Counts(); n.Clients != 0 || n.Keys != 0 || !track.Idle() {
+			t.Errorf("nobody is left: %+v", n)
 		}
-		time.Sleep(2 * seekingInterval)
-		follower.told()
-		reader.told()
-		w := c.dial("a")
-		w.do("SET a:1 v")
-		follower.hears("a write after the link stands again", "invalidate a:1")
-		w.do("SET b:1 v")
-		reader.hears("a write of a key that was read here", "invalidate b:1")
+		if c.nodes["a"].links["a"] != nil {
+			t.Error("a node asks itself")
+		}
 	})
 }
 
@@ -129,24 +173,17 @@ func TestClientsHearOfBrokenLinks(t *testing.T) {
 // they keep; once nobody follows anything, it is not asked any more.
 func TestOwnersThatCannotBeReached(t *testing.T) {
 	inCluster(t, 2, 0, func(c *cluster) {
-		reach := func(down bool) {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.down["a"] = down
-		}
-		reach(true)
+		c.reach("a", false)
 		follower := c.dial("b", "BCAST", "PREFIX", "a:")
 		time.Sleep(10 * seekingInterval)
 		follower.hears("while the owner is away", "")
-		reach(false)
+		c.reach("a", true)
 		time.Sleep(2 * seekingInterval)
 		follower.hears("when it is back", "invalidate everything")
 		c.dial("a").do("SET a:1 v")
 		follower.hears("a write", "invalidate a:1")
-		reach(true)
-		c.mu.Lock()
-		c.nodes["b"].links["a"].Break()
-		c.mu.Unlock()
+		c.reach("a", false)
+		c.breaks("b", "a")
 		synctest.Wait()
 		follower.do("CLIENT TRACKING OFF")
 		time.Sleep(2 * seekingInterval)
@@ -163,9 +200,7 @@ func TestOwnersThatCannotBeReached(t *testing.T) {
 func TestReadsWithoutAnOwner(t *testing.T) {
 	inCluster(t, 2, 0, func(c *cluster) {
 		x := c.dial("b", "")
-		c.mu.Lock()
-		c.down["a"] = true
-		c.mu.Unlock()
+		c.reach("a", false)
 		x.do("GET a:1")
 		x.hears("a read without an owner", "invalidate a:1")
 	})

@@ -31,7 +31,6 @@ type cluster struct {
 	rows map[string]string
 	ttls map[string]time.Duration
 	down map[string]bool // nodes that cannot be reached
-	cut  map[string]bool // nodes whose links are broken as soon as they stand
 }
 
 // member is a node of a cluster: a tracking.Node, and a resp.Handler with GET, SET and a transaction.
@@ -42,6 +41,7 @@ type member struct {
 	server *resp.Server
 	conns  chan net.Conn
 	links  map[string]*link.Link
+	heard  map[byte]int // messages of other nodes, by kind
 	work   sync.WaitGroup
 }
 
@@ -49,10 +49,10 @@ type member struct {
 func inCluster(t *testing.T, nodes, keys int, test func(c *cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{t: t, nodes: map[string]*member{}, rows: map[string]string{}, ttls: map[string]time.Duration{}, down: map[string]bool{}, cut: map[string]bool{}}
+		c := &cluster{t: t, nodes: map[string]*member{}, rows: map[string]string{}, ttls: map[string]time.Duration{}, down: map[string]bool{}}
 		ctx, cancel := context.WithCancel(t.Context())
 		for i := range nodes {
-			m := &member{cluster: c, name: string(rune('a' + i)), conns: make(chan net.Conn), links: map[string]*link.Link{}}
+			m := &member{cluster: c, name: string(rune('a' + i)), conns: make(chan net.Conn), links: map[string]*link.Link{}, heard: map[byte]int{}}
 			c.nodes[m.name], c.order = m, append(c.order, m.name)
 			m.track = New(m, Options{Keys: keys, Addr: m.name, Context: ctx})
 			m.track.Start()
@@ -86,6 +86,29 @@ func (c *cluster) end(cancel func()) {
 		m.work.Wait()
 		m.track.Wait()
 	}
+}
+
+// reach says whether others reach a node.
+func (c *cluster) reach(node string, reached bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.down[node] = !reached
+}
+
+// breaks breaks the link that a node has opened to another one.
+func (c *cluster) breaks(from, to string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nodes[from].links[to].Break()
+}
+
+// heard is how many messages of a kind a node has had since the last time.
+func (c *cluster) heard(node string, kind byte) int {
+	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer delete(c.nodes[node].heard, kind)
+	return c.nodes[node].heard[kind]
 }
 
 // Accept implements net.Listener, as do Close and Addr.
@@ -146,9 +169,7 @@ func (m *member) Link(_ context.Context, addr string) (*link.Link, error) {
 	})
 	l := link.New(ours, bufio.NewReader(ours), link.Options{Request: func(ctx context.Context, f []byte) []byte { return m.serve(ctx, f, nil) }})
 	m.work.Go(l.Wait)
-	if m.links[addr] = l; m.cut[addr] {
-		l.Break()
-	}
+	m.links[addr] = l
 	return l, nil
 }
 
@@ -159,6 +180,9 @@ func (m *member) serve(ctx context.Context, frame []byte, over *Asker) []byte {
 		defer m.mu.Unlock()
 		return []byte(m.rows[string(key)])
 	}
+	m.mu.Lock()
+	m.heard[frame[0]]++
+	m.mu.Unlock()
 	if err := m.track.Serve(ctx, frame, over); err != nil {
 		return []byte(err.Error())
 	}
