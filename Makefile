@@ -23,8 +23,8 @@ lint: ## gofmt, vet, staticcheck
 	$(GO) tool staticcheck ./...
 
 .PHONY: race
-race: ## the same tests under the race detector, but for those of whole processes, with the invariants checked after every step; simulations short
-	GO="$(GO)" scripts/with-servers scripts/gotest -race -tags freshetcheck -short -timeout 20m $$($(GO) list ./... | grep -v '/blackbox$$')
+race: ## the same tests under the race detector, but for those of whole processes and of the sources, with the invariants checked after every step; simulations short
+	GO="$(GO)" scripts/with-servers scripts/gotest -race -tags freshetcheck -short -timeout 20m $$($(GO) list ./... | grep -vE '/(blackbox|internal/tidy|internal/mutants)$$')
 
 MUTANTS = GO="$(GO)" scripts/with-servers scripts/gotest -count=1 -timeout 60m -parallel 2 -v -run TestMutants ./internal/mutants
 
