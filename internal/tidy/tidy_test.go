@@ -69,7 +69,7 @@ func files(t *testing.T) (out []file) {
 }
 
 // protocols are the machines, and the tests of every other package's kind.
-var protocols = []string{"causal/mesh", "feed", "member/view", "linear/clink", "linear/crossowner", "linear/replica", "shard/lease"}
+var protocols = []string{"causal/mesh", "eventual/fanout", "feed", "member/view", "linear/clink", "linear/crossowner", "linear/replica", "shard/lease"}
 
 // may says what a package of this module may import of it. A package that is not
 // listed may import anything: node, cmd, examples and tests are wiring.

@@ -1,0 +1,118 @@
+package explore
+
+import (
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// eventuals are scopes of eventual/fanout, each for the rules it exercises.
+var eventuals = []struct {
+	name  string
+	limit int
+	Eventual
+}{
+	{"write", 300, Eventual{Nodes: 2, Units: 5, Reads: 1, Writes: 1, Holds: 1}},
+	{"unknown", 300, Eventual{Nodes: 2, Units: 7, Reads: 1, Writes: 1, Unknowns: 1}},
+	{"load", 300, Eventual{Nodes: 1, Units: 6, Reads: 2, Writes: 1, Evicts: 1}},
+	{"two-writers", 300, Eventual{Nodes: 2, Reads: 1, Writes: 1, Sets: 1, Holds: 1}},
+	{"set", 300, Eventual{Nodes: 2, Units: 3, Writes: 1, Sets: 1, Holds: 1, Losses: 1}},
+	{"page", 300, Eventual{Nodes: 1, Evicts: 1, Pages: 1, Writes: 1, Session: 2}},
+	{"session", 300, Eventual{Nodes: 2, Writes: 1, Holds: 1, Evicts: 1, Session: 2}},
+	{"session-marked", 300, Eventual{Nodes: 2, Units: 2, Writes: 1, Evicts: 1, Session: 2}},
+	{"overtaken", 300, Eventual{Nodes: 1, Keys: []string{"x", "y"}, Slots: 1, Writes: 2, Evicts: 1, Reads: 1, Session: 2}},
+	{"crash", 300, Eventual{Nodes: 2, Units: 8, Reads: 1, Writes: 1, Crashes: 1, Holds: 1, Losses: 1}},
+	{"join", 300, Eventual{Nodes: 2, Units: 3, Reads: 1, Writes: 1, Joins: 1, Pauses: 1}},
+	{"tags", 300, Eventual{Nodes: 2, Keys: []string{"x", "y"}, Tagged: true, Units: 1, Reads: 1, Writes: 1, Holds: 1, Evicts: 1}},
+	{"three", 300, Eventual{Nodes: 3, Units: 2, Writes: 1, Session: 2, Holds: 1, Evicts: 1}},
+}
+
+func TestEventual(t *testing.T) {
+	total := 0
+	for _, s := range eventuals {
+		t.Run(s.name, func(t *testing.T) {
+			switch {
+			case os.Getenv("FRESHET_EXPLORE") != "": // make explore: as far as it goes
+				s.limit = 1 << 40
+			case testing.Short():
+				s.limit /= 16
+			}
+			r := Run(s.limit, s.Begin)
+			total += r.States
+			if r.Violation != nil {
+				t.Fatalf("%v\nafter\n  %s", r.Violation, strings.Join(r.Trace, "\n  "))
+			}
+			t.Log(r)
+		})
+	}
+	t.Logf("%d states", total)
+}
+
+// walks are scopes too large to be explored: random schedules of them are tried, each with some of
+// their faults and calls.
+var walks = []struct {
+	name string
+	Eventual
+}{
+	{"all", Eventual{Nodes: 3, Units: 20, Reads: 8, Pages: 1, Writes: 3, Sets: 1, Unknowns: 1, Refusals: 1, Evicts: 2, Holds: 3, Slows: 2, Losses: 3, Copies: 2, Crashes: 1, Pauses: 2, Joins: 2, Leaves: 1, Deaf: 1, Session: 8}},
+	{"tags", Eventual{Nodes: 3, Keys: []string{"x", "y"}, Tagged: true, Units: 20, Reads: 8, Pages: 1, Writes: 3, Unknowns: 1, Evicts: 2, Holds: 3, Slows: 2, Losses: 3, Copies: 2, Crashes: 1, Pauses: 2, Joins: 2, Leaves: 1, Deaf: 1, Session: 8}},
+	{"links", Eventual{Nodes: 2, Units: 14, Reads: 6, Writes: 2, Unknowns: 1, Holds: 2, Slows: 2, Losses: 4, Copies: 2, Pauses: 1}},
+	{"deaths", Eventual{Nodes: 2, Units: 30, Reads: 8, Writes: 2, Crashes: 1, Joins: 2, Pauses: 1, Deaf: 1, Holds: 2, Slows: 1, Losses: 2, Leaves: 1}},
+	{"ring", Eventual{Nodes: 2, Ring: 1, Units: 16, Reads: 8, Writes: 4, Holds: 2, Losses: 4, Copies: 1, Unknowns: 1}},
+	{"sessions", Eventual{Nodes: 3, Units: 10, Reads: 2, Writes: 3, Sets: 1, Holds: 2, Slows: 1, Evicts: 2, Pages: 1, Joins: 1, Leaves: 1, Session: 12}},
+	{"calm", Eventual{Nodes: 3, Units: 12, Reads: 4, Writes: 3, Sets: 1, Unknowns: 1, Crashes: 1, Joins: 1, Leaves: 1, Deaf: 1, Holds: 3, Losses: 3, Copies: 2, Calm: true, Pauses: 1}},
+	{"linger", Eventual{Nodes: 3, Units: 24, Linger: 6, Reads: 4, Writes: 3, Crashes: 1, Holds: 2, Losses: 2, Calm: true}},
+	{"bus", Eventual{Nodes: 3, Bus: true, Units: 16, Reads: 6, Writes: 3, Sets: 1, Unknowns: 1, Crashes: 1, Joins: 1, Leaves: 1, Calm: true}},
+	{"one-slot", Eventual{Nodes: 2, Keys: []string{"x", "y"}, Slots: 1, Units: 8, Reads: 8, Pages: 1, Writes: 3, Sets: 2, Evicts: 2, Session: 8, Holds: 1, Losses: 1}},
+}
+
+// swarm returns the scope without some of its faults and calls: many a schedule needs that something
+// does not happen.
+func (s Eventual) swarm(seed uint64) Eventual {
+	r := rand.New(rand.NewPCG(seed, 0x737761726d))
+	for _, budget := range []*int{&s.Pages, &s.Sets, &s.Unknowns, &s.Refusals, &s.Evicts, &s.Holds, &s.Slows, &s.Losses, &s.Copies, &s.Crashes, &s.Pauses, &s.Joins, &s.Leaves, &s.Deaf, &s.Session} {
+		if r.IntN(2) == 0 {
+			*budget = 0
+		}
+	}
+	return s
+}
+
+// walked is how many times a plain test walks through a scope, or FRESHET_WALKS.
+func walked(t *testing.T, n uint64) uint64 {
+	if v, err := strconv.ParseUint(os.Getenv("FRESHET_WALKS"), 10, 32); err == nil {
+		return v
+	}
+	if testing.Short() {
+		return n / 16
+	}
+	return n
+}
+
+// walk tries random schedules of a scope.
+func walk(t *testing.T, n uint64, scope func(seed uint64) Eventual) {
+	steps := 0
+	for seed := range n {
+		r := Walk(seed, 300, scope(seed).Begin)
+		steps += r.Steps
+		if r.Violation != nil {
+			t.Fatalf("seed %d: %v\nafter\n  %s", seed, r.Violation, strings.Join(r.Trace, "\n  "))
+		}
+	}
+	t.Logf("%d schedules, %d steps", n, steps)
+}
+
+// In small scopes random schedules reach deeper than an exploration of as many states.
+func TestEventualSmall(t *testing.T) {
+	for _, s := range eventuals {
+		t.Run(s.name, func(t *testing.T) { walk(t, walked(t, 1000), func(uint64) Eventual { return s.Eventual }) })
+	}
+}
+
+func TestEventualWalks(t *testing.T) {
+	for _, s := range walks {
+		t.Run(s.name, func(t *testing.T) { walk(t, walked(t, 300), s.swarm) })
+	}
+}
