@@ -106,6 +106,27 @@
 //	R7. An entry that replaces another one takes its place in the index of names. Why: x depended
 //	on t, now depends on u, and only t is indexed: Inv of u leaves x in place.
 //
+// # The shared tier
+//
+// A tier is a server that all nodes may fill and read, between memory and the store. T1 to T3 and T7
+// are the server's own (package tier). A node names a server in its heartbeats while all its
+// mutations are marked there.
+//
+//	T4. A node uses the tier only while it is in step and all registered incarnations, itself
+//	included, name the same server. Why: b marks x at a server that fails over, and dies after it has
+//	sent the write. The new server knows of no mark; a fills it with the old x, and the write lands.
+//
+//	T5. A mutation is marked at the server before it is announced, and its write is sent within S of
+//	that. A node that cannot mark names no server, and writes once all have echoed that or S has
+//	passed, and the registry has it. It removes from the server what it has written unmarked before
+//	it names it again. Why: b cannot reach the tier and writes x; a is in step, finds the old x in
+//	the tier, and keeps it after Inv. If b dies, nobody is left who would remove the x: the registry
+//	counts such deaths, and the count is part of the name of every key.
+//
+//	T6. A value of the tier passes R2, counted from before the tier was asked, and is never young.
+//	A session's read goes past the tier. Why: the tier's answer is late, Inv of x is applied, and
+//	then the old x arrives. Its age is not known, so that it must be vouched for.
+//
 // # Incarnations that end
 //
 //	L1. An incarnation leaves when none of its mutations is under way, and says the number of its

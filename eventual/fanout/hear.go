@@ -42,12 +42,13 @@ func (m *Node) heartbeat(id Incarnation, h Heartbeat) {
 		return // a later one was heard
 	}
 	first := p.beat == 0
-	p.beat = h.Beat
+	p.beat, p.server = h.Beat, h.Server
 	p.heard = append(p.heard, heard{h.Beat, m.now, m.tick()})
 	p.heard = p.heard[max(0, len(p.heard)-beats):]
 	said := standing{h.Beat, h.Last, h.Echoes}
-	p.echoed = p.echoed || said.echo(m.opt.Self) > 0
+	p.heardOf = max(p.heardOf, said.echo(m.opt.Self))
 	m.prepare() // P4
+	m.resume()
 	p.feed.Heard(h.Last)
 	if !p.adopted && (h.Last <= p.feed.Applied() || h.Marks == 0) {
 		m.adopt(p, h.Last, nil)
@@ -73,7 +74,7 @@ func (m *Node) request(id Incarnation, p *peer) {
 		return
 	}
 	if from, to, ok := p.feed.Gap(mostSay); ok {
-		m.put(Send{id, Missing{from, to}})
+		m.put(Send{id, Missing{From: from, To: to}})
 	}
 }
 
@@ -198,7 +199,7 @@ func (m *Node) resend(to Incarnation, in Missing) {
 	}
 	s := Snapshot{Last: m.feed.Last()}
 	for _, number := range slices.Sorted(maps.Keys(m.own)) {
-		s.Marks = append(s.Marks, Mark{number, m.own[number]})
+		s.Marks = append(s.Marks, Mark{Number: number, Names: m.own[number]})
 	}
 	m.put(Send{to, s})
 }

@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -78,9 +79,6 @@ func (m *Node) checkEntries(must func(bool, string, ...any)) {
 	must(carried == 0, "the index has %d keys too many", carried)
 }
 
-// Vouched returns until when the node vouches for its entries.
-func (m *Node) Vouched() int64 { return int64(m.vouched) }
-
 // Quiet reports whether nothing is marked, or under way.
 func (m *Node) Quiet() bool { return len(m.marked)+len(m.mutations)+len(m.loads)+len(m.pages) == 0 }
 
@@ -88,24 +86,22 @@ func (m *Node) Quiet() bool { return len(m.marked)+len(m.mutations)+len(m.loads)
 func (m *Node) Dump() string {
 	var b strings.Builder
 	fmt.Fprintln(&b, m.order, *m.feed, m.beat, m.sent, m.sentOrder, m.own, m.seq, m.asked, m.renewed, m.listed, m.surveyed, m.ready,
-		m.endings, m.state, m.cover, m.vouched, m.orphans, m.carriers, m.marked, m.count, m.slots, m.floor, m.load, m.joinable)
-	for _, op := range slices.Sorted(maps.Keys(m.mutations)) {
-		fmt.Fprintln(&b, op, *m.mutations[op])
-	}
+		m.endings, m.state, m.cover, m.vouched, m.orphans, m.carriers, m.marked, *m.counts, m.load, m.joinable)
+	dump(&b, m.mutations)
 	for _, id := range slices.Sorted(maps.Keys(m.peers)) {
 		p := *m.peers[id]
 		fmt.Fprint(&b, id, p.feed.Dump())
 		p.feed = nil
 		fmt.Fprintln(&b, p)
 	}
-	for _, key := range slices.Sorted(maps.Keys(m.entries)) {
-		fmt.Fprintln(&b, key, *m.entries[key])
-	}
-	for _, id := range slices.Sorted(maps.Keys(m.loads)) {
-		fmt.Fprintln(&b, id, *m.loads[id])
-	}
-	for _, op := range slices.Sorted(maps.Keys(m.pages)) {
-		fmt.Fprintln(&b, op, *m.pages[op])
-	}
+	dump(&b, m.entries)
+	dump(&b, m.loads)
+	dump(&b, m.pages)
 	return b.String()
+}
+
+func dump[K cmp.Ordered, V any](b *strings.Builder, of map[K]*V) {
+	for _, k := range slices.Sorted(maps.Keys(of)) {
+		fmt.Fprintln(b, k, *of[k])
+	}
 }

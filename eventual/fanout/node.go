@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/freshet-cache/freshet/eventual/fanout/names"
 	"github.com/freshet-cache/freshet/feed"
 	"github.com/freshet-cache/freshet/ticks"
 )
@@ -34,6 +35,8 @@ type Options struct {
 	Drift int64
 	// NoRegistry makes nodes find and strike out each other by heartbeats alone (L3).
 	NoRegistry bool
+	// Tier makes nodes share a tier between memory and the store. It needs a registry.
+	Tier bool
 	// Ring is how many notices are kept for resending. Default feed.DefaultRing.
 	Ring int
 	// Mutations bounds the mutations under way at a node. Default 1024.
@@ -51,6 +54,7 @@ func (o *Options) defaults() {
 	o.Ring = cmp.Or(o.Ring, feed.DefaultRing)
 	o.Mutations = cmp.Or(o.Mutations, 1024)
 	o.Slots = cmp.Or(o.Slots, 4096)
+	o.Tier = o.Tier && !o.NoRegistry // T5: the registry has who named no server
 }
 
 const (
@@ -89,13 +93,13 @@ type Node struct {
 	vouched  ticks.Tick
 	orphans  []orphan
 
+	share share
+
 	// Serving and filling.
 	entries  map[string]*entry
-	carriers map[string]map[string]bool // keys of the entries that depend on a name
-	marked   map[string]int             // marks of a name, of all incarnations
-	count    uint64
-	slots    []uint64
-	floor    uint64 // loads that began below this count are overtaken, whatever their names
+	carriers names.Index    // keys of the entries that depend on a name (R7)
+	marked   map[string]int // marks of a name, of all incarnations
+	counts   *names.Counts  // of invalidations (R2)
 	load     LoadID
 	loads    map[LoadID]*load
 	pages    map[Op]*load
@@ -127,11 +131,11 @@ type orphan struct {
 func New(opt Options) *Node {
 	opt.defaults()
 	return &Node{
-		opt: opt, feed: feed.NewSender[Notice](opt.Ring), slots: make([]uint64, opt.Slots),
+		opt: opt, feed: feed.NewSender[Notice](opt.Ring), counts: names.NewCounts(opt.Slots),
 		sent: map[uint64]ticks.Tick{}, sentOrder: map[uint64]uint64{}, mutations: map[Op]*mutation{}, own: map[uint64][]string{},
 		asked: map[uint64]request{}, renewed: never, ended: map[Incarnation]bool{},
-		peers: map[Incarnation]*peer{}, cover: never, vouched: never,
-		entries: map[string]*entry{}, carriers: map[string]map[string]bool{}, marked: map[string]int{},
+		peers: map[Incarnation]*peer{}, share: share{former: map[uint64]bool{}, spoiled: map[string]bool{}, since: never}, cover: never, vouched: never,
+		entries: map[string]*entry{}, carriers: names.Index{}, marked: map[string]int{},
 		loads: map[LoadID]*load{}, pages: map[Op]*load{}, joinable: map[string]LoadID{},
 	}
 }
@@ -159,17 +163,25 @@ func (m *Node) Step(now ticks.Tick, in Input, out []Output) []Output {
 	case Loaded:
 		m.loaded(in)
 	case PageBegan:
-		m.pageBegan(in)
+		m.pages[in.Op] = &load{count: m.counts.Now(), started: m.now, began: m.tick()} // R6
 	case PageLoaded:
 		m.pageLoaded(in)
 	case Evicted:
-		m.evicted(in.Key)
+		if m.entries[in.Key] != nil {
+			m.remove(in.Key)
+		}
 	case Mutate:
 		m.mutate(in)
 	case Discovered:
 		m.discovered(in)
 	case Wrote:
 		m.wrote(in)
+	case Reached:
+		m.reached(in)
+	case TierMarked:
+		m.tierMarked(in)
+	case Fetched:
+		m.fetched(in)
 	case Closing:
 		m.state = max(m.state, leaving)
 		m.leave()
@@ -209,11 +221,13 @@ func (m *Node) ticked() {
 		m.silence()
 		return
 	}
-	m.ask(true, func(seq uint64) Output { return Renew{seq, m.opt.TTL()} })
+	m.ask(true, func(seq uint64) Output { return Renew{seq, m.opt.TTL(), m.share.named} })
 	if m.renewed != never { // P4: who hears of this incarnation finds it registered
 		m.say()
 		m.ask(false, func(seq uint64) Output { return List{seq} })
 	}
+	m.resume()
+	m.name()
 }
 
 // say sends a heartbeat (P2).
@@ -222,9 +236,9 @@ func (m *Node) say() {
 	m.sent[m.beat], m.sentOrder[m.beat] = m.now, m.tick()
 	delete(m.sent, m.beat-beats)
 	delete(m.sentOrder, m.beat-beats)
-	h := Heartbeat{Beat: m.beat, Last: m.feed.Last(), Marks: uint64(len(m.own)), Hello: !m.ready}
+	h := Heartbeat{Beat: m.beat, Last: m.feed.Last(), Marks: uint64(len(m.own)), Server: m.share.named, Hello: !m.ready}
 	for _, id := range slices.Sorted(maps.Keys(m.peers)) {
-		h.Echoes = append(h.Echoes, Echo{id, m.peers[id].beat})
+		h.Echoes = append(h.Echoes, Echo{Of: id, Beat: m.peers[id].beat})
 	}
 	m.put(Send{0, h})
 }

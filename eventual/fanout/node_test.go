@@ -45,7 +45,7 @@ func TestWhoIsRegistered(t *testing.T) {
 // The first hello that names the node counts as if it had just been sent, and no other (Q6).
 func TestHello(t *testing.T) {
 	const now = ticks.Tick(100)
-	named, unnamed := []Echo{{1, 0}}, []Echo(nil)
+	named, unnamed := []Echo{{Of: 1, Beat: 0}}, []Echo(nil)
 	for _, c := range []struct {
 		what   string
 		before []Heartbeat
@@ -56,8 +56,8 @@ func TestHello(t *testing.T) {
 		{"a hello that does not", nil, Heartbeat{Beat: 1, Hello: true, Echoes: unnamed}, never},
 		{"a heartbeat of who writes", nil, Heartbeat{Beat: 9, Echoes: named}, never},
 		{"another hello", []Heartbeat{{Beat: 1, Hello: true}}, Heartbeat{Beat: 2, Hello: true, Echoes: named}, never},
-		{"a heartbeat that echoes the node", nil, Heartbeat{Beat: 9, Echoes: []Echo{{1, 1}}}, 2},
-		{"a heartbeat that echoes what was never sent", nil, Heartbeat{Beat: 9, Echoes: []Echo{{1, 77}}}, never},
+		{"a heartbeat that echoes the node", nil, Heartbeat{Beat: 9, Echoes: []Echo{{Of: 1, Beat: 1}}}, 2},
+		{"a heartbeat that echoes what was never sent", nil, Heartbeat{Beat: 9, Echoes: []Echo{{Of: 1, Beat: 77}}}, never},
 	} {
 		m := alone(true)
 		for _, h := range c.before {
@@ -151,7 +151,7 @@ func TestDiscovered(t *testing.T) {
 	m := alone(true)
 	m.Step(3, Mutate{Op: 1, Names: []string{"x"}}, nil)
 	outs := m.Step(3, Discovered{1, []string{"y"}}, nil)
-	if n, ok := outs[0].(Send).Message.(Notice); !ok || n.Number != 2 || n.Names[0] != "y" || outs[1] != (Announced{1}) {
+	if n, ok := outs[0].(Send).Message.(Notice); !ok || n.Number != 2 || n.Names[0] != "y" || outs[1] != (Announced{1, m.lease()}) {
 		t.Fatalf("%v", outs)
 	}
 	if m.Check(); m.marked["x"] != 1 || m.marked["y"] != 1 {
@@ -181,5 +181,73 @@ func TestNothingIsSaidBefore(t *testing.T) {
 				m.Step(now, Renewed{r.Seq, Unknown}, nil)
 			}
 		}
+	}
+}
+
+// A hit's check allocates nothing.
+func TestFreshAllocatesNothing(t *testing.T) {
+	g := Grant{Started: 5}
+	if n := testing.AllocsPerRun(100, func() { _ = Fresh(7, 9, 1, g) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+	for _, c := range []struct {
+		now, vouched ticks.Tick
+		g            Grant
+		want         bool
+	}{
+		{10, 0, Grant{Started: 8}, true}, {11, 0, Grant{Started: 8}, false}, {11, 11, Grant{Started: 8}, true}, {12, 11, Grant{Started: 8}, false},
+		{10, 0, Grant{8, true}, true}, {11, 11, Grant{8, true}, false}, {0, 0, Grant{Started: NeverYoung}, true}, {1, 0, Grant{Started: NeverYoung}, false},
+	} {
+		if got := Fresh(c.now, c.vouched, 2, c.g); got != c.want {
+			t.Errorf("at %d, vouched until %d, %+v is served: %v", c.now, c.vouched, c.g, got)
+		}
+	}
+}
+
+// A write that is marked in the tier is sent within S of its mark, which expires W later (T5).
+func TestMarkedWrites(t *testing.T) {
+	m := alone(true)
+	m.opt.Tier = true
+	m.Step(3, Reached{7}, nil)
+	if m.share.named == 0 {
+		t.Fatal("it names no server")
+	}
+	mark := m.Step(5, Mutate{Op: 1, Names: []string{"x"}}, nil)[0].(MarkTier)
+	if mark.TTL < m.opt.Stale+m.opt.Land {
+		t.Errorf("it is marked for %d", mark.TTL)
+	}
+	outs := m.Step(9, TierMarked{1, mark.Server, OK, mark.Names}, nil)
+	if w, ok := outs[len(outs)-1].(Write); !ok || w.Until != 5+m.opt.Stale {
+		t.Errorf("it may be sent until %+v, and was marked at 5", outs)
+	}
+	mark = m.Step(10, Discovered{1, []string{"y"}}, nil)[0].(MarkTier)
+	if len(m.marked) != 1 || mark.Names[0] != "y" {
+		t.Errorf("%v is announced before it is marked", m.marked)
+	}
+	outs = m.Step(11, TierMarked{1, mark.Server, OK, mark.Names}, nil)
+	if a, ok := outs[len(outs)-1].(Announced); !ok || a.Until != 5+m.opt.Stale {
+		t.Errorf("it may be committed until %+v", outs)
+	}
+	outs = m.Step(12, Wrote{1, OK}, nil)
+	if u, ok := outs[0].(UnmarkTier); !ok || !slices.Equal(u.Names, []string{"x", "y"}) {
+		t.Errorf("it ends with %+v", outs)
+	}
+	m.Check()
+}
+
+// An entry that takes another's place is found by its own tags, and not by those before (R7).
+func TestOverwrite(t *testing.T) {
+	for name, dropped := range map[string]bool{"t": false, "u": true, "x": true, "y": false} {
+		m := alone(true)
+		for op, tag := range []string{"t", "u"} {
+			m.Step(3, PageBegan{Op(op)}, nil)
+			m.Step(3, PageLoaded{Op(op), []Value{{"x", []string{tag}}}}, nil)
+			m.Check()
+		}
+		outs := m.Step(4, Received{2, Notice{Number: 2, Closes: 1, Names: []string{name}}}, nil)
+		if got := slices.Contains(outs, Output(Drop{"x"})); got != dropped {
+			t.Errorf("a mutation of %s drops x: %v", name, got)
+		}
+		m.Check()
 	}
 }

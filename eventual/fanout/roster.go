@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -11,10 +12,11 @@ import (
 // peer is what a node knows of another incarnation.
 type peer struct {
 	feed     *feed.Receiver
-	echoed   bool // it has heard of this incarnation
 	adopted  bool // what it has published up to Applied is known
 	order    uint64
 	beat     uint64 // the largest heard
+	heardOf  uint64 // the largest own heartbeat that it echoes
+	server   uint64 // that it names in its newest heartbeat (T4)
 	heard    []heard
 	pending  []standing // its heartbeats that say more than has been applied
 	cover    ticks.Tick // my tick that its newest heartbeat within Applied echoes (Q2)
@@ -41,18 +43,8 @@ type standing struct {
 const mostPending = 16
 
 func (s standing) echo(of Incarnation) uint64 {
-	if i, ok := slices.BinarySearchFunc(s.echoes, of, func(e Echo, of Incarnation) int { return compare(e.Of, of) }); ok {
+	if i, ok := slices.BinarySearchFunc(s.echoes, of, func(e Echo, of Incarnation) int { return cmp.Compare(e.Of, of) }); ok {
 		return s.echoes[i].Beat
-	}
-	return 0
-}
-
-func compare(a, b Incarnation) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
 	}
 	return 0
 }
@@ -86,6 +78,10 @@ func (m *Node) renewal(in Renewed) {
 	switch in.Status {
 	case OK:
 		m.renewed = max(m.renewed, r.at)
+		if m.share.named == 0 && r.order >= m.share.order { // T5: it was asked when none was named
+			m.share.told = true
+			m.resume()
+		}
 	case Failed:
 		m.expelled()
 	}
@@ -105,6 +101,10 @@ func (m *Node) survey(in Listed) {
 		return
 	}
 	m.listed = r.order
+	if in.Epoch > m.share.epoch { // T5
+		m.share.epoch = in.Epoch
+		m.reached(Reached{m.share.run})
+	}
 	if !slices.Contains(in.Members, m.opt.Self) { // it was asked after this incarnation had registered
 		m.expelled()
 		return
@@ -138,7 +138,7 @@ func (m *Node) meet(id Incarnation) *peer {
 func (m *Node) prepare() {
 	ready := m.surveyed
 	for _, p := range m.peers {
-		ready = ready && p.echoed
+		ready = ready && p.heardOf > 0
 	}
 	m.ready = m.ready || ready
 }
@@ -162,8 +162,7 @@ func (m *Node) forget(id Incarnation) {
 		m.unmark(names)
 	}
 	delete(m.peers, id)
-	m.ended[id] = true
-	if m.endings = append(m.endings, id); len(m.endings) > mostEnd {
+	if m.ended[id], m.endings = true, append(m.endings, id); len(m.endings) > mostEnd {
 		delete(m.ended, m.endings[0])
 		m.endings = m.endings[1:]
 	}
@@ -186,7 +185,7 @@ func (m *Node) leave() {
 		return
 	}
 	m.state = over
-	m.put(Send{0, Leave{m.feed.Last()}})
+	m.put(Send{0, Leave{Last: m.feed.Last()}})
 	if !m.opt.NoRegistry {
 		m.put(Deregister{})
 	}

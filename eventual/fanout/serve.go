@@ -1,7 +1,6 @@
 package fanout
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/freshet-cache/freshet/ticks"
@@ -23,33 +22,15 @@ type load struct {
 	started ticks.Tick
 	began   uint64
 	waiters []Read
-}
-
-// slot returns the place of a name's count (R2): FNV-1a of its bytes.
-func (m *Node) slot(name string) *uint64 {
-	h := uint64(14695981039346656037)
-	for i := range len(name) {
-		h = (h ^ uint64(name[i])) * 1099511628211
-	}
-	return &m.slots[h%uint64(len(m.slots))]
-}
-
-// overtaken reports whether one of the names, or everything, was invalidated after a count (R2).
-func (m *Node) overtaken(count uint64, key string, tags []string) bool {
-	if count < m.floor || *m.slot(key) > count {
-		return true
-	}
-	for _, tag := range tags {
-		if *m.slot(tag) > count {
-			return true
-		}
-	}
-	return false
+	server  uint64 // of the tier that was asked first
+	loading bool   // and has answered
+	lease   uint64
+	counter uint64
 }
 
 // touched returns the keys of the entries that a name belongs to, in order.
 func (m *Node) touched(name string) []string {
-	keys := slices.Sorted(maps.Keys(m.carriers[name]))
+	keys := m.carriers.Keys(name)
 	if _, ok := m.entries[name]; ok && !m.carriers[name][name] {
 		keys = append(keys, name)
 	}
@@ -59,8 +40,7 @@ func (m *Node) touched(name string) []string {
 // invalidate removes the entries of names and overtakes their loads (Q1, R2).
 func (m *Node) invalidate(names []string) {
 	for _, name := range names {
-		m.count++
-		*m.slot(name) = m.count
+		m.counts.Invalidate(name)
 		delete(m.joinable, name) // R3
 		for _, key := range m.touched(name) {
 			m.remove(key)
@@ -75,32 +55,18 @@ func (m *Node) remove(key string) {
 	m.unindex(key)
 	delete(m.entries, key)
 	delete(m.joinable, key)
-	m.count++
-	*m.slot(key) = m.count
+	m.counts.Invalidate(key)
 }
 
 func (m *Node) unindex(key string) {
-	e := m.entries[key]
-	if e == nil {
-		return
-	}
-	for _, tag := range e.tags {
-		if delete(m.carriers[tag], key); len(m.carriers[tag]) == 0 {
-			delete(m.carriers, tag)
-		}
-	}
-}
-
-func (m *Node) evicted(key string) {
-	if m.entries[key] != nil {
-		m.remove(key)
+	if e := m.entries[key]; e != nil {
+		m.carriers.Remove(key, e.tags)
 	}
 }
 
 // dropAll removes all entries and overtakes all loads.
 func (m *Node) dropAll() {
-	m.count++
-	m.floor = m.count
+	m.counts.InvalidateAll()
 	clear(m.joinable)
 	clear(m.entries)
 	clear(m.carriers)
@@ -118,24 +84,29 @@ func (m *Node) read(in Read) {
 			m.put(Answer{Op: in.Op, Source: Memory})
 			return
 		case !e.grant.Marked && m.shows(in.Token, e.began): // S2
-			m.put(Answer{Op: in.Op, Source: Memory, Token: m.add(in.Token, Moment{m.opt.Self, e.seen, false})})
+			m.put(Answer{Op: in.Op, Source: Memory, Token: m.add(in.Token, Moment{Of: m.opt.Self, Beat: e.seen, Elsewhere: false})})
 			return
 		}
 	}
 	id, ok := m.joinable[in.Key]
 	l := m.loads[id]
-	if !ok || m.now-l.started > m.opt.Young || in.Session && !m.joins(in.Token, l) {
-		l = m.begin(in.Key) // R3
+	if !ok || m.now-l.started > m.opt.Young || in.Session && (l.server != 0 || !m.joins(in.Token, l)) {
+		l = m.begin(in.Key, in.Session) // R3
 	}
 	l.waiters = append(l.waiters, in)
 }
 
-// begin starts a load, which overtakes the load of the key before it.
-func (m *Node) begin(key string) *load {
+// begin starts a load, which overtakes the load of the key before it. A session's goes past the tier.
+func (m *Node) begin(key string, past bool) *load {
 	m.load++
-	l := &load{key: key, count: m.count, started: m.now, began: m.tick()}
+	l := &load{key: key, count: m.counts.Now(), started: m.now, began: m.tick()}
 	m.loads[m.load], m.joinable[key] = l, m.load
-	m.put(Load{m.load, key})
+	if past || !m.usable(m.share.named) {
+		m.put(Load{m.load, key})
+	} else { // T6
+		l.server = m.share.named
+		m.put(Fetch{m.load, l.server, key})
+	}
 	return l
 }
 
@@ -156,13 +127,16 @@ func (m *Node) loaded(in Loaded) {
 		}
 		return
 	}
-	kept, was := latest && !m.overtaken(l.count, l.key, in.Tags), m.entries[l.key]
-	moment := Moment{m.opt.Self, m.beat, !kept} // S3
+	kept, was := latest && !m.counts.Since(l.count, l.key, in.Tags), m.entries[l.key]
+	moment := Moment{Of: m.opt.Self, Beat: m.beat, Elsewhere: !kept} // S3
 	if kept {
 		if was != nil && in.Same { // S4
 			moment.Beat = was.seen
 		}
 		m.keep(l.key, in.Load, 0, entry{tags: in.Tags, grant: Grant{Started: l.started}, seen: moment.Beat, began: l.began})
+		if l.lease > 0 && m.usable(l.server) { // T4
+			m.put(Fill{in.Load, l.server, l.key, l.lease, in.Tags, l.counter})
+		}
 	}
 	for _, w := range l.waiters {
 		if w.Session {
@@ -175,23 +149,14 @@ func (m *Node) loaded(in Loaded) {
 // keep makes a value the entry of its key, with its names in the index in place of those before (R7).
 func (m *Node) keep(key string, from LoadID, op Op, e entry) {
 	m.unindex(key)
-	e.ended = m.tick()
-	e.tags = slices.Clone(e.tags)
+	e.ended, e.tags = m.tick(), slices.Clone(e.tags)
+	m.carriers.Add(key, e.tags)
 	e.grant.Marked = m.marked[key] > 0 // R4
 	for _, tag := range e.tags {
-		if m.carriers[tag] == nil {
-			m.carriers[tag] = map[string]bool{}
-		}
-		m.carriers[tag][key] = true
 		e.grant.Marked = e.grant.Marked || m.marked[tag] > 0
 	}
 	m.entries[key] = &e
 	m.put(Keep{key, from, op, e.grant})
-}
-
-// pageBegan notes the count of invalidations for a page of a prefetch (R6).
-func (m *Node) pageBegan(in PageBegan) {
-	m.pages[in.Op] = &load{count: m.count, started: m.now, began: m.tick()}
 }
 
 // pageLoaded keeps the values of a page that nothing has overtaken.
@@ -202,7 +167,7 @@ func (m *Node) pageLoaded(in PageLoaded) {
 	}
 	delete(m.pages, in.Op)
 	for _, v := range in.Values {
-		if e := m.entries[v.Key]; e != nil && e.ended > l.began || m.overtaken(l.count, v.Key, v.Tags) {
+		if e := m.entries[v.Key]; e != nil && e.ended > l.began || m.counts.Since(l.count, v.Key, v.Tags) {
 			continue // R6: a load of the key that ended meanwhile may be later
 		}
 		delete(m.joinable, v.Key)

@@ -6,33 +6,9 @@ import (
 	"github.com/freshet-cache/freshet/ticks"
 )
 
-// Moment is when a session last read or wrote at an incarnation: after its heartbeat Beat, and before
-// the next one.
-type Moment struct {
-	Of        Incarnation
-	Beat      uint64
-	Elsewhere bool // what the session saw then may not have been in the incarnation's memory (S3)
-}
-
-// Token is what a session carries: at most three moments, one of an incarnation. A Token is never
-// changed in place.
-type Token []Moment
-
-const mostMoments = 3
-
-// add returns a token with one more moment. A fourth incarnation takes the place of the first one,
-// which becomes a moment of this incarnation elsewhere (S5).
+// add returns a token with one more moment (S5).
 func (m *Node) add(t Token, moment Moment) Token {
-	t = slices.Clone(t)
-	if i := slices.IndexFunc(t, func(o Moment) bool { return o.Of == moment.Of }); i >= 0 {
-		t[i].Beat, t[i].Elsewhere = max(t[i].Beat, moment.Beat), t[i].Elsewhere || moment.Elsewhere
-		return t
-	}
-	if t = append(t, moment); len(t) <= mostMoments {
-		return t
-	}
-	i := slices.IndexFunc(t, func(o Moment) bool { return o.Of != m.opt.Self })
-	return m.add(slices.Delete(t, i, i+1), Moment{m.opt.Self, m.beat, true})
+	return t.With(moment, Moment{Of: m.opt.Self, Beat: m.beat, Elsewhere: true})
 }
 
 // normal returns a token in which every moment is of an incarnation that this one knows (S5), without
@@ -44,7 +20,7 @@ func (m *Node) normal(t Token) (out Token) {
 		case o.Of == m.opt.Self:
 			o.Beat = min(o.Beat, m.beat)
 		case !known:
-			o = Moment{m.opt.Self, m.beat, true}
+			o = Moment{Of: m.opt.Self, Beat: m.beat, Elsewhere: true}
 		}
 		if h, ok := m.after(o); !ok || m.now-h.at <= ticks.Lengthen(m.opt.Bound(), 2*m.opt.Drift) {
 			out = m.add(out, o)
@@ -111,7 +87,7 @@ func (m *Node) echoed(o Moment) bool {
 func (m *Node) joins(t Token, l *load) bool {
 	for _, o := range t {
 		h, ok := m.after(o)
-		if (!ok || h.order >= l.began) && !(o.Of == m.opt.Self && !o.Elsewhere && l.count == m.count) {
+		if (!ok || h.order >= l.began) && !(o.Of == m.opt.Self && !o.Elsewhere && l.count == m.counts.Now()) {
 			return false
 		}
 	}

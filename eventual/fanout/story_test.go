@@ -25,7 +25,7 @@ func TestStories(t *testing.T) {
 				d.MaybeScanArgs(t, "linger", &s.Linger)
 				d.MaybeScanArgs(t, "slots", &s.Slots)
 				d.MaybeScanArgs(t, "keys", &s.Keys)
-				s.Tagged, s.Bus = d.HasArg("tagged"), d.HasArg("bus")
+				s.Tagged, s.Bus, s.Tier = d.HasArg("tagged"), d.HasArg("bus"), d.HasArg("tier")
 				w = s.Begin()
 			case "do":
 				for line := range strings.Lines(d.Input) {

@@ -1,9 +1,9 @@
 package fanout
 
-import "github.com/freshet-cache/freshet/ticks"
-
-// Incarnation is one run of a node. Its number is not 0 and is never used again.
-type Incarnation uint64
+import (
+	"github.com/freshet-cache/freshet/eventual/wire"
+	"github.com/freshet-cache/freshet/ticks"
+)
 
 // Op is a caller's number for a read or a mutation, unique among those of the node.
 type Op uint64
@@ -27,56 +27,20 @@ type Grant struct {
 	Marked  bool       // the key, or a name that the value depends on, is being written
 }
 
-// Heartbeat says what its sender has published and heard.
-type Heartbeat struct {
-	Beat   uint64 // grows by one with each heartbeat of the incarnation, from 1
-	Last   uint64 // the number of the latest notice (P2)
-	Marks  uint64 // how many of the sender's mutations are under way
-	Server uint64 // the server of the shared tier that the sender marks on; 0: none (T4)
-	Hello  bool   // the sender writes nothing before all that it names have echoed it (P4)
-	Echoes []Echo // one for every incarnation that the sender knows of, by number
-}
-
-// Echo is the largest Beat that the sender of a Heartbeat has heard of an incarnation, or 0.
-type Echo struct {
-	Of   Incarnation
-	Beat uint64
-}
-
-// Notice announces a mutation that is about to be sent to the store, or closes one.
-type Notice struct {
-	Number  uint64   // in the sender's feed
-	Closes  uint64   // the number of the notice that announced the mutation; 0: this one announces (Dirty)
-	Names   []string // keys, and tags of keys
-	Counter uint64   // the tier's counter at the mark, or at its removal; 0: the tier was not told
-}
-
-// Missing asks for the notices from one number to another, inclusive. From 0 asks for a Snapshot.
-type Missing struct{ From, To uint64 }
-
-// Snapshot stands for the notices up to Last: it has the mutations under way.
-type Snapshot struct {
-	Last  uint64
-	Marks []Mark
-}
-
-// Mark is a mutation under way.
-type Mark struct {
-	Number uint64 // of the notice that announced it
-	Names  []string
-}
-
-// Leave says that the sender ends with no mutation under way.
-type Leave struct{ Last uint64 }
-
-// Message is what nodes say to each other: a Heartbeat, Notice, Missing, Snapshot or Leave.
-type Message interface{ message() }
-
-func (Heartbeat) message() {}
-func (Notice) message()    {}
-func (Missing) message()   {}
-func (Snapshot) message()  {}
-func (Leave) message()     {}
+// What nodes say to each other, and what a session carries, is declared beside its encoding.
+type (
+	Incarnation = wire.Incarnation
+	Message     = wire.Message
+	Heartbeat   = wire.Heartbeat
+	Echo        = wire.Echo
+	Notice      = wire.Notice
+	Missing     = wire.Missing
+	Snapshot    = wire.Snapshot
+	Mark        = wire.Mark
+	Leave       = wire.Leave
+	Token       = wire.Token
+	Moment      = wire.Moment
+)
 
 // Input is what has happened to a node.
 type Input interface{ input() }
@@ -96,11 +60,13 @@ type Renewed struct {
 	Status Status
 }
 
-// Listed answers a List with the incarnations that are registered.
+// Listed answers a List with the incarnations that are registered. Epoch is how many were struck out
+// while the registry had it that they named no server of the tier (T5).
 type Listed struct {
 	Seq     uint64
 	Status  Status
 	Members []Incarnation
+	Epoch   uint64
 }
 
 // Read asks for a key. A caller with a session passes its token.
@@ -161,6 +127,28 @@ type Wrote struct {
 	Status Status
 }
 
+// Reached says which server of the shared tier the runtime reaches; 0: none. A server that has lost
+// what it had has another number. The runtime says it again when a server answers that had not.
+type Reached struct{ Server uint64 }
+
+// TierMarked answers a MarkTier, with its Names.
+type TierMarked struct {
+	Op     Op
+	Server uint64
+	Status Status
+	Names  []string
+}
+
+// Fetched answers a Fetch: a value was found, or there is a lease, or neither.
+type Fetched struct {
+	Load    LoadID
+	Status  Status
+	Found   bool
+	Tags    []string
+	Lease   uint64
+	Counter uint64
+}
+
 // Closing asks the node to leave once no mutation is under way.
 type Closing struct{}
 
@@ -177,6 +165,9 @@ func (Mutate) input()     {}
 func (Discovered) input() {}
 func (Wrote) input()      {}
 func (Closing) input()    {}
+func (Reached) input()    {}
+func (TierMarked) input() {}
+func (Fetched) input()    {}
 
 // Output is what a node asks of its runtime. Outputs are carried out in order.
 type Output interface{ output() }
@@ -191,8 +182,9 @@ type Send struct {
 // Renew asks the registry to have this incarnation for a time from when it takes the request, and
 // never again once it has struck it out. Exactly one Renewed answers it.
 type Renew struct {
-	Seq uint64
-	TTL ticks.Tick
+	Seq    uint64
+	TTL    ticks.Tick
+	Server uint64 // the server of the tier that this incarnation names; 0: none (T5)
 }
 
 // List asks for all registered incarnations, as of some instant after the request. Exactly one
@@ -218,6 +210,7 @@ type Source uint8
 const (
 	Memory Source = iota
 	Store
+	Shared // the shared tier
 )
 
 // Answer answers a Read: with the entry of the key, or with the value of a load.
@@ -256,8 +249,45 @@ type Write struct {
 	Until ticks.Tick
 }
 
-// Announced answers Discovered: the write may commit.
-type Announced struct{ Op Op }
+// MarkTier asks a server of the tier to mark names for a time; Op 0 only removes what they have
+// there. Exactly one TierMarked answers it.
+type MarkTier struct {
+	Op     Op
+	Server uint64
+	Names  []string
+	TTL    ticks.Tick
+}
+
+// UnmarkTier asks a server of the tier to remove a mutation's mark. Nothing answers it: a mark that
+// stays expires.
+type UnmarkTier struct {
+	Op     Op
+	Server uint64
+	Names  []string
+}
+
+// Fetch asks a server of the tier for a key. Exactly one Fetched answers it.
+type Fetch struct {
+	Load   LoadID
+	Server uint64
+	Key    string
+}
+
+// Fill asks a server of the tier to set what a load has returned. Nothing answers it.
+type Fill struct {
+	Load    LoadID
+	Server  uint64
+	Key     string
+	Lease   uint64
+	Tags    []string
+	Counter uint64
+}
+
+// Announced answers Discovered: the write may commit before Until.
+type Announced struct {
+	Op    Op
+	Until ticks.Tick
+}
 
 // Reason says why a mutation was refused.
 type Reason uint8
@@ -292,5 +322,9 @@ func (Drop) output()       {}
 func (DropAll) output()    {}
 func (Vouch) output()      {}
 func (Write) output()      {}
+func (MarkTier) output()   {}
+func (UnmarkTier) output() {}
+func (Fetch) output()      {}
+func (Fill) output()       {}
 func (Announced) output()  {}
 func (Done) output()       {}

@@ -11,6 +11,7 @@ import (
 type mutation struct {
 	numbers []uint64 // of the notices that announced it
 	names   []string
+	proceed bool
 	set     bool // its value may be kept (R5)
 	tags    []string
 	count   uint64
@@ -19,6 +20,12 @@ type mutation struct {
 	unknown bool       // the caller has been answered
 	until   ticks.Tick // then the write has landed, or never will (P3)
 	token   Token
+	want    []string // names that are not announced yet, because the tier is not marked
+	asked   uint64   // the server of the tier that was asked to mark
+	marked  ticks.Tick
+	on      uint64 // the server on which it is marked
+	waits   bool   // until nobody uses the tier
+	written bool   // the write was permitted
 }
 
 const mostNames = 256 // in one notice
@@ -46,13 +53,21 @@ func (m *Node) mutate(in Mutate) {
 	}
 	u := &mutation{set: in.Set && len(in.Names) > 0, tags: in.Tags, started: m.now, began: m.tick(), token: m.normal(in.Token)}
 	m.mutations[in.Op] = u
-	m.announce(u, in.Names)
-	u.count = m.count
+	u.proceed = in.Proceed
+	m.begins(in.Op, u, in.Names, m.reaches())
+}
+
+// writeUntil returns until when a write may be sent: under the lease (P5), and within S of its mark in
+// the tier, which expires S and W after it (T5).
+func (m *Node) writeUntil(u *mutation) ticks.Tick {
 	until := ticks.Tick(math.MaxInt64)
-	if !in.Proceed && !m.opt.NoRegistry {
+	if !u.proceed && !m.opt.NoRegistry {
 		until = m.lease()
 	}
-	m.put(Write{in.Op, until})
+	if u.on != 0 {
+		until = min(until, u.marked+m.opt.Stale)
+	}
+	return until
 }
 
 // announce marks names here and publishes them (P1, P3).
@@ -69,16 +84,15 @@ func (m *Node) announce(u *mutation, names []string) {
 
 // discovered announces names that the write itself has found.
 func (m *Node) discovered(in Discovered) {
-	if u := m.mutations[in.Op]; u != nil && !u.unknown {
-		m.announce(u, in.Names)
-		m.put(Announced{in.Op})
+	if u := m.mutations[in.Op]; u != nil && u.written && !u.unknown {
+		m.begins(in.Op, u, in.Names, u.on)
 	}
 }
 
 // wrote takes the outcome of a write. One whose outcome is not known may still land (P3).
 func (m *Node) wrote(in Wrote) {
 	u := m.mutations[in.Op]
-	if u == nil || u.unknown {
+	if u == nil || u.unknown || !u.written {
 		return
 	}
 	if in.Status == Unknown {
@@ -92,7 +106,7 @@ func (m *Node) wrote(in Wrote) {
 		m.keep(u.names[0], 0, in.Op, entry{tags: u.tags, grant: Grant{Started: u.started}, seen: m.beat, began: u.began})
 	}
 	if in.Status == OK {
-		u.token = m.add(u.token, Moment{m.opt.Self, m.beat, false}) // S1
+		u.token = m.add(u.token, Moment{Of: m.opt.Self, Beat: m.beat, Elsewhere: false}) // S1
 	}
 	m.put(Done{Op: in.Op, Status: in.Status, Token: u.token})
 	m.leave()
@@ -101,7 +115,7 @@ func (m *Node) wrote(in Wrote) {
 // alone reports whether no notice but the mutation's own has named its key or tags since it was
 // announced, and nothing else marks them (R5).
 func (m *Node) alone(u *mutation) bool {
-	if m.overtaken(u.count, u.names[0], u.tags) {
+	if m.counts.Since(u.count, u.names[0], u.tags) {
 		return false
 	}
 	for _, name := range append(slices.Clone(u.tags), u.names[0]) {
@@ -121,6 +135,9 @@ func (m *Node) alone(u *mutation) bool {
 // end closes a mutation here and publishes that (P3).
 func (m *Node) end(op Op, u *mutation) {
 	delete(m.mutations, op)
+	if u.on != 0 {
+		m.put(UnmarkTier{op, u.on, u.names})
+	}
 	for _, number := range u.numbers {
 		names := m.own[number]
 		delete(m.own, number)

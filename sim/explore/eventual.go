@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/freshet-cache/freshet/eventual/fanout"
+	"github.com/freshet-cache/freshet/eventual/fanout/tier"
 	"github.com/freshet-cache/freshet/ticks"
 )
 
@@ -18,32 +19,36 @@ type Eventual struct {
 	Slots  int
 	Linger int // units that what the dead were writing stays marked
 	Bus    bool
+	Tier   bool // the nodes share a tier
 
-	Units    int // how often time passes: S and t are 2 units, L and W are 3
-	Reads    int // a node is asked for a key that it does not serve
-	Pages    int // a node reads all keys in one page
-	Writes   int
-	Sets     int // writes whose value the writer keeps
-	Unknowns int // the answer to a write is lost
-	Refusals int // the store refuses a write
-	Evicts   int
-	Holds    int // a link between two nodes, or of a node with itself, begins to hold what is sent
-	Slows    int // a link between two nodes begins to take three units
-	Losses   int // a message that is held is lost
-	Copies   int // a message that is held arrives, and will again
-	Crashes  int
-	Pauses   int // a node stands still until it is woken
-	Joins    int
-	Leaves   int
-	Deaf     int // a node and the registry begin to hear nothing of each other
-	Session  int // reads and writes of one session, at any node
-	Ring     int
-	Calm     bool // once faults are over, everything comes to rest (E6)
+	Units     int // how often time passes: S and t are 2 units, L and W are 3
+	Reads     int // a node is asked for a key that it does not serve
+	Pages     int // a node reads all keys in one page
+	Writes    int
+	Sets      int // writes whose value the writer keeps
+	Unknowns  int // the answer to a write is lost
+	Refusals  int // the store refuses a write
+	Evicts    int
+	Holds     int // a link between two nodes, or of a node with itself, begins to hold what is sent
+	Slows     int // a link between two nodes begins to take three units
+	Losses    int // a message that is held is lost
+	Copies    int // a message that is held arrives, and will again
+	Crashes   int
+	Pauses    int // a node stands still until it is woken
+	Joins     int
+	Leaves    int
+	Deaf      int // a node and the registry begin to hear nothing of each other
+	Failovers int // another server of the tier takes over; each node finds it in its own time
+	TierCuts  int // a node and the tier begin to hear nothing of each other
+	TierLoses int // the tier evicts a key
+	Session   int // reads and writes of one session, at any node
+	Ring      int
+	Calm      bool // once faults are over, everything comes to rest (E6)
 }
 
 // Plenty is a scope for stories, in which everything may happen as often as a story likes.
 var Plenty = Eventual{Nodes: 2, Units: 99, Reads: 99, Pages: 99, Writes: 99, Sets: 99, Unknowns: 99, Refusals: 99, Evicts: 99, Holds: 99, Slows: 99, Losses: 99,
-	Copies: 99, Crashes: 99, Pauses: 99, Joins: 99, Leaves: 99, Deaf: 99, Session: 99, Calm: true}
+	Copies: 99, Crashes: 99, Pauses: 99, Joins: 99, Leaves: 99, Deaf: 99, Session: 99, Failovers: 99, TierCuts: 99, TierLoses: 99, Calm: true}
 
 // unit is what time passes by.
 const unit ticks.Tick = 1e9
@@ -67,6 +72,12 @@ type caches struct {
 	busy     bool           // an operation of the session is under way
 	err      error
 	over     bool
+	run      uint64 // the tier's server
+	tiers    map[uint64]*tier.Tier
+	names    map[fanout.Incarnation]uint64 // what the registry has of each
+	epoch    uint64
+	todo     []func() // what is sent while a node's outputs are carried out
+	draining bool
 	next     []choice // what may happen, once it was asked for
 }
 
@@ -80,6 +91,7 @@ type cacher struct {
 	paused  bool
 	deaf    bool
 	ended   bool
+	run     uint64 // the server of the tier that it reaches; 0: none
 }
 
 type cached struct {
@@ -112,6 +124,8 @@ type fetching struct {
 	page fanout.Op
 	key  string
 	read bool
+	tier bool // the tier was asked
+	in   fanout.Fetched
 	got  map[string]int
 }
 
@@ -129,12 +143,12 @@ func (s Eventual) Begin() World {
 		s.Keys = []string{"x"}
 	}
 	w := &caches{left: s, registry: map[fanout.Incarnation]ticks.Tick{}, struck: map[fanout.Incarnation]bool{}, links: map[[2]int]*busLink{},
-		rows: map[string][]ticks.Tick{}, ops: map[fanout.Op]*asking{}, saw: map[string]int{}}
+		rows: map[string][]ticks.Tick{}, ops: map[fanout.Op]*asking{}, saw: map[string]int{}, run: 1, tiers: map[uint64]*tier.Tier{}, names: map[fanout.Incarnation]uint64{}}
 	ring := s.Ring
 	if ring == 0 {
 		ring = 8
 	}
-	w.opt = fanout.Options{Stale: 2 * unit, Young: 2 * unit, Lease: 3 * unit, Land: 3 * unit, Drift: 1, Slots: max(1, s.Slots), Ring: ring, Linger: ticks.Tick(s.Linger) * unit, NoRegistry: s.Bus}
+	w.opt = fanout.Options{Stale: 2 * unit, Young: 2 * unit, Lease: 3 * unit, Land: 3 * unit, Drift: 1, Slots: max(1, s.Slots), Ring: ring, Linger: ticks.Tick(s.Linger) * unit, NoRegistry: s.Bus, Tier: s.Tier}
 	if s.Slots == 0 {
 		w.opt.Slots = 16
 	}
@@ -153,8 +167,7 @@ func (s Eventual) Begin() World {
 		}
 	}
 	for len(w.loads) > 0 {
-		w.fetch(w.loads[0])
-		w.fetched(w.loads[0])
+		w.finish(w.loads[0])
 	}
 	w.pass()
 	return w
@@ -173,6 +186,7 @@ func (w *caches) join() {
 	opt.Self = fanout.Incarnation(len(w.nodes) + 1)
 	w.nodes = append(w.nodes, &cacher{id: opt.Self, m: fanout.New(opt), entries: map[string]cached{}, vouched: -1 << 60})
 	w.step(len(w.nodes)-1, fanout.Ticked{})
+	w.reach(len(w.nodes) - 1)
 }
 
 // pass lets time pass by a unit: every node that runs sends its heartbeat.
@@ -182,6 +196,9 @@ func (w *caches) pass() {
 		if w.now > w.registry[id] {
 			delete(w.registry, id)
 			w.struck[id] = true
+			if w.names[id] == 0 {
+				w.epoch++
+			}
 		}
 	}
 	w.writes = slices.DeleteFunc(w.writes, func(s *storing) bool { return s.orphan && s.version == 0 && w.now > s.sent+w.opt.Land })
@@ -216,6 +233,9 @@ func (w *caches) step(i int, in fanout.Input) {
 	for _, out := range outs {
 		w.perform(i, n, out)
 	}
+	if !w.draining {
+		w.drain()
+	}
 }
 
 func (w *caches) perform(i int, n *cacher, out fanout.Output) {
@@ -232,11 +252,11 @@ func (w *caches) perform(i int, n *cacher, out fanout.Output) {
 	case fanout.Renew:
 		w.renew(i, n, out)
 	case fanout.List:
-		in := fanout.Listed{Seq: out.Seq, Members: slices.Sorted(maps.Keys(w.registry))}
+		in := fanout.Listed{Seq: out.Seq, Members: slices.Sorted(maps.Keys(w.registry)), Epoch: w.epoch}
 		if n.deaf {
 			in = fanout.Listed{Seq: out.Seq, Status: fanout.Unknown}
 		}
-		w.step(i, in)
+		w.todo = append(w.todo, func() { w.step(i, in) })
 	case fanout.Deregister:
 		delete(w.registry, n.id)
 		w.struck[n.id], n.ended = true, true
@@ -263,6 +283,8 @@ func (w *caches) perform(i int, n *cacher, out fanout.Output) {
 		w.answer(out)
 	case fanout.Done:
 		w.done(out)
+	default:
+		w.share(i, n, out)
 	}
 }
 
@@ -290,9 +312,9 @@ func (w *caches) renew(i int, n *cacher, out fanout.Renew) {
 	case w.struck[n.id]:
 		in.Status = fanout.Failed
 	default:
-		w.registry[n.id] = w.now + out.TTL
+		w.registry[n.id], w.names[n.id] = w.now+out.TTL, out.Server
 	}
-	w.step(i, in)
+	w.todo = append(w.todo, func() { w.step(i, in) })
 }
 
 func (w *caches) send(i, j int, msg fanout.Message) {
@@ -304,9 +326,23 @@ func (w *caches) send(i, j int, msg fanout.Message) {
 }
 
 func (w *caches) deliver(i, j int, msg fanout.Message) {
-	if w.nodes[j].runs() {
-		w.step(j, fanout.Received{From: w.nodes[i].id, Message: msg})
+	do := func() {
+		if w.nodes[j].runs() {
+			w.step(j, fanout.Received{From: w.nodes[i].id, Message: msg})
+		}
 	}
+	if w.todo = append(w.todo, do); !w.draining {
+		w.drain()
+	}
+}
+
+func (w *caches) drain() {
+	for w.draining = true; len(w.todo) > 0; {
+		do := w.todo[0]
+		w.todo = w.todo[1:]
+		do()
+	}
+	w.draining = false
 }
 
 // read asks a node for a key, and compares its answer with what its runtime would have served.
@@ -404,7 +440,9 @@ func (w *caches) fetched(f *fetching) {
 		tags = []string{"t"}
 	}
 	if n.runs() {
-		if f.page > 0 {
+		if f.tier {
+			w.step(f.node, f.in)
+		} else if f.page > 0 {
 			in := fanout.PageLoaded{Op: f.page}
 			for _, key := range w.left.Keys {
 				in.Values = append(in.Values, fanout.Value{Key: key, Tags: tags})

@@ -65,6 +65,10 @@ var walks = []struct {
 	{"calm", Eventual{Nodes: 3, Units: 12, Reads: 4, Writes: 3, Sets: 1, Unknowns: 1, Crashes: 1, Joins: 1, Leaves: 1, Deaf: 1, Holds: 3, Losses: 3, Copies: 2, Calm: true, Pauses: 1}},
 	{"linger", Eventual{Nodes: 3, Units: 24, Linger: 6, Reads: 4, Writes: 3, Crashes: 1, Holds: 2, Losses: 2, Calm: true}},
 	{"bus", Eventual{Nodes: 3, Bus: true, Units: 16, Reads: 6, Writes: 3, Sets: 1, Unknowns: 1, Crashes: 1, Joins: 1, Leaves: 1, Calm: true}},
+	{"hybrid", Eventual{Nodes: 2, Tier: true, Units: 12, Reads: 8, Writes: 3, Unknowns: 1, Evicts: 4, Holds: 1, Slows: 1, Losses: 2, Failovers: 1, TierCuts: 2, TierLoses: 1, Pauses: 1, Crashes: 1, Joins: 1}},
+	{"hybrid-tags", Eventual{Nodes: 2, Tier: true, Keys: []string{"x", "y"}, Tagged: true, Units: 12, Reads: 8, Writes: 3, Unknowns: 1, Evicts: 4, Holds: 1, Slows: 1, Losses: 2, Failovers: 1, TierCuts: 2, Crashes: 1, Joins: 1}},
+	{"hybrid-sessions", Eventual{Nodes: 2, Tier: true, Units: 8, Reads: 6, Writes: 2, Sets: 1, Evicts: 6, Holds: 1, Session: 8, Failovers: 1, TierCuts: 1}},
+	{"hybrid-calm", Eventual{Nodes: 2, Tier: true, Units: 8, Reads: 6, Writes: 3, Evicts: 4, Holds: 1, Losses: 2, Failovers: 1, TierCuts: 2, Crashes: 1, Joins: 1, Calm: true}},
 	{"one-slot", Eventual{Nodes: 2, Keys: []string{"x", "y"}, Slots: 1, Units: 8, Reads: 8, Pages: 1, Writes: 3, Sets: 2, Evicts: 2, Session: 8, Holds: 1, Losses: 1}},
 }
 
@@ -72,7 +76,7 @@ var walks = []struct {
 // does not happen.
 func (s Eventual) swarm(seed uint64) Eventual {
 	r := rand.New(rand.NewPCG(seed, 0x737761726d))
-	for _, budget := range []*int{&s.Pages, &s.Sets, &s.Unknowns, &s.Refusals, &s.Evicts, &s.Holds, &s.Slows, &s.Losses, &s.Copies, &s.Crashes, &s.Pauses, &s.Joins, &s.Leaves, &s.Deaf, &s.Session} {
+	for _, budget := range []*int{&s.Pages, &s.Sets, &s.Unknowns, &s.Refusals, &s.Evicts, &s.Holds, &s.Slows, &s.Losses, &s.Copies, &s.Crashes, &s.Pauses, &s.Joins, &s.Leaves, &s.Deaf, &s.Failovers, &s.TierCuts, &s.TierLoses, &s.Session} {
 		if r.IntN(2) == 0 {
 			*budget = 0
 		}

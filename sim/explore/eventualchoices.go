@@ -21,6 +21,7 @@ func (w *caches) choices() (out []choice) {
 	}
 	spend(&w.left.Units, "a unit of time passes", w.pass)
 	w.storeChoices(add, spend)
+	w.tierChoices(spend, add)
 	for i, n := range w.nodes {
 		if !n.down && !n.ended {
 			w.nodeChoices(i, n, spend)
@@ -45,6 +46,9 @@ func (w *caches) storeChoices(add func(string, func()), spend func(*int, string,
 		what := fmt.Sprintf("load %d of %s", f.load, f.key)
 		if f.page > 0 {
 			what = "a page"
+		}
+		if f.tier {
+			what = fmt.Sprintf("the tier's answer to load %d of %s", f.load, f.key)
 		}
 		if !f.read {
 			add(fmt.Sprintf("the store reads %s for %d", what, w.nodes[f.node].id), func() { w.fetch(f) })
@@ -192,8 +196,14 @@ func said(msg fanout.Message) string {
 			return fmt.Sprintf("notice %d (closes %d)", msg.Number, msg.Closes)
 		}
 		return fmt.Sprintf("notice %d (marks %v)", msg.Number, msg.Names)
+	case fanout.Missing:
+		return fmt.Sprintf("request for %d to %d", msg.From, msg.To)
+	case fanout.Snapshot:
+		return fmt.Sprintf("snapshot of %d (marks %d)", msg.Last, len(msg.Marks))
+	case fanout.Leave:
+		return fmt.Sprintf("leave (%d notices)", msg.Last)
 	}
-	return fmt.Sprintf("%T %v", msg, msg)
+	return "nothing"
 }
 
 // calm ends all faults and lets everything come to rest: then every node is in step, nothing is
@@ -204,10 +214,14 @@ func (w *caches) calm() {
 		n.paused, n.deaf = false, false
 	}
 	w.links = map[[2]int]*busLink{}
+	for i, n := range w.nodes {
+		if n.runs() && n.run != w.run {
+			w.reach(i)
+		}
+	}
 	settle := func() {
 		for len(w.loads) > 0 {
-			w.fetch(w.loads[0])
-			w.fetched(w.loads[0])
+			w.finish(w.loads[0])
 		}
 		for len(w.writes) > 0 {
 			if s := w.writes[0]; s.orphan {
@@ -289,6 +303,9 @@ func Show(of World) string {
 			if w.now-e.grant.Started <= w.opt.Young {
 				fmt.Fprint(&b, " (young)")
 			}
+			if e.grant.Started == fanout.NeverYoung {
+				fmt.Fprint(&b, " (shared)")
+			}
 			if e.grant.Marked {
 				fmt.Fprint(&b, " (marked)")
 			}
@@ -327,9 +344,12 @@ func (w *caches) Choose(i int) error {
 // Dump implements World.
 func (w *caches) Dump() string {
 	var b strings.Builder
+	if w.left.Tier {
+		fmt.Fprintln(&b, w.dumpTiers())
+	}
 	fmt.Fprintln(&b, w.left, w.now, w.registry, w.struck, w.rows, w.token, w.saw, w.busy, w.over)
 	for i, n := range w.nodes {
-		fmt.Fprintln(&b, n.entries, n.vouched, n.down, n.paused, n.deaf, n.ended)
+		fmt.Fprintln(&b, n.entries, n.vouched, n.down, n.paused, n.deaf, n.ended, n.run)
 		b.WriteString(n.m.Dump())
 		for j := range w.nodes {
 			if l := w.links[[2]int{i, j}]; l != nil {

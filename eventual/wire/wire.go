@@ -1,4 +1,6 @@
-package fanout
+// Package wire is the encoding of what nodes of eventual say to each other, and of the tokens of its
+// sessions. Every decoder takes exactly what its encoder makes: each message has one encoding.
+package wire
 
 import (
 	"encoding/binary"
@@ -36,7 +38,7 @@ func Append(b []byte, from Incarnation, msg Message) []byte {
 	case Notice:
 		b = binary.AppendUvarint(append(b, noticeKind), uint64(from))
 		b = binary.AppendUvarint(binary.AppendUvarint(b, msg.Number), msg.Closes)
-		return binary.AppendUvarint(appendNames(b, msg.Names), msg.Counter)
+		return appendNames(b, msg.Names)
 	case Missing:
 		b = binary.AppendUvarint(append(b, missingKind), uint64(from))
 		return binary.AppendUvarint(binary.AppendUvarint(b, msg.From), msg.To)
@@ -51,7 +53,7 @@ func Append(b []byte, from Incarnation, msg Message) []byte {
 		b = binary.AppendUvarint(append(b, leaveKind), uint64(from))
 		return binary.AppendUvarint(b, msg.Last)
 	}
-	panic("fanout: no such message")
+	panic("wire: no such message")
 }
 
 func bit(set bool) uint64 {
@@ -80,7 +82,7 @@ func Decode(b []byte) (from Incarnation, msg Message, err error) {
 	case noticeKind:
 		msg = d.notice()
 	case missingKind:
-		n := Missing{d.number(), d.number()}
+		n := Missing{From: d.number(), To: d.number()}
 		if n.To < n.From || n.From == 0 && n.To > 0 {
 			d.Fail()
 		}
@@ -88,7 +90,7 @@ func Decode(b []byte) (from Incarnation, msg Message, err error) {
 	case snapshotKind:
 		msg = d.snapshot()
 	case leaveKind:
-		msg = Leave{d.number()}
+		msg = Leave{Last: d.number()}
 	default:
 		d.Fail()
 	}
@@ -132,7 +134,7 @@ func (d *decoder) heartbeat() Message {
 	h.Marks, h.Hello = marks>>1, marks&1 == 1
 	h.Server = d.Uint()
 	for range d.Count() {
-		e := Echo{d.incarnation(), d.number()}
+		e := Echo{Of: d.incarnation(), Beat: d.number()}
 		if n := len(h.Echoes); d.Bad() || n > 0 && e.Of <= h.Echoes[n-1].Of {
 			d.Fail()
 			break
@@ -146,7 +148,7 @@ func (d *decoder) heartbeat() Message {
 }
 
 func (d *decoder) notice() Message {
-	n := Notice{Number: d.number(), Closes: d.number(), Names: d.names(), Counter: d.Uint()}
+	n := Notice{Number: d.number(), Closes: d.number(), Names: d.names()}
 	if n.Number == 0 || n.Closes >= n.Number {
 		d.Fail()
 	}
@@ -156,7 +158,7 @@ func (d *decoder) notice() Message {
 func (d *decoder) snapshot() Message {
 	s := Snapshot{Last: d.number()}
 	for range d.Count() {
-		k := Mark{d.number(), d.names()}
+		k := Mark{Number: d.number(), Names: d.names()}
 		if n := len(s.Marks); d.Bad() || k.Number == 0 || k.Number > s.Last || n > 0 && k.Number <= s.Marks[n-1].Number {
 			d.Fail()
 			break
@@ -185,9 +187,9 @@ func DecodeToken(b []byte) (t Token, err error) {
 				d.Fail()
 			}
 		}
-		t = append(t, Moment{of, beat >> 1, beat&1 == 1})
+		t = append(t, Moment{Of: of, Beat: beat >> 1, Elsewhere: beat&1 == 1})
 	}
-	if !d.Done() || len(t) > mostMoments {
+	if !d.Done() || len(t) > Moments {
 		return nil, ErrFormat
 	}
 	return t, nil

@@ -1,23 +1,21 @@
-package fanout
+package wire
 
 import (
 	"bytes"
 	"math"
 	"reflect"
 	"testing"
-
-	"github.com/freshet-cache/freshet/ticks"
 )
 
 // samples are messages of every kind.
 var samples = []Message{
 	Heartbeat{Beat: 1},
-	Heartbeat{Beat: 7, Last: 300, Marks: 2, Server: math.MaxUint64, Hello: true, Echoes: []Echo{{1, 0}, {9, 1 << 40}}},
+	Heartbeat{Beat: 7, Last: 300, Marks: 2, Server: math.MaxUint64, Hello: true, Echoes: []Echo{{Of: 1, Beat: 0}, {Of: 9, Beat: 1 << 40}}},
 	Notice{Number: 4, Names: []string{"x", "", "tag"}},
-	Notice{Number: 5, Closes: 4, Names: []string{"x"}, Counter: 77},
-	Missing{}, Missing{3, 9},
-	Snapshot{}, Snapshot{Last: 9, Marks: []Mark{{3, []string{"x"}}, {9, nil}}},
-	Leave{12},
+	Notice{Number: 5, Closes: 4, Names: []string{"x"}},
+	Missing{}, Missing{From: 3, To: 9},
+	Snapshot{}, Snapshot{Last: 9, Marks: []Mark{{Number: 3, Names: []string{"x"}}, {Number: 9, Names: nil}}},
+	Leave{Last: 12},
 }
 
 // decodes checks that what is taken comes back as it is.
@@ -62,20 +60,20 @@ func TestMessages(t *testing.T) {
 // What no node says is refused.
 func TestWhatNobodySays(t *testing.T) {
 	for what, b := range map[string][]byte{
-		"a message of nobody":                    Append(nil, 0, Leave{1}),
-		"an incarnation beyond all":              Append(nil, 1<<63, Leave{1}),
-		"a number beyond all":                    Append(nil, 1, Leave{1 << 62}),
+		"a message of nobody":                    Append(nil, 0, Leave{Last: 1}),
+		"an incarnation beyond all":              Append(nil, 1<<63, Leave{Last: 1}),
+		"a number beyond all":                    Append(nil, 1, Leave{Last: 1 << 62}),
 		"no heartbeat":                           Append(nil, 1, Heartbeat{}),
 		"more marks than notices":                Append(nil, 1, Heartbeat{Beat: 1, Last: 1, Marks: 2}),
-		"echoes out of order":                    Append(nil, 1, Heartbeat{Beat: 1, Echoes: []Echo{{3, 1}, {2, 1}}}),
-		"an echo twice":                          Append(nil, 1, Heartbeat{Beat: 1, Echoes: []Echo{{3, 1}, {3, 1}}}),
+		"echoes out of order":                    Append(nil, 1, Heartbeat{Beat: 1, Echoes: []Echo{{Of: 3, Beat: 1}, {Of: 2, Beat: 1}}}),
+		"an echo twice":                          Append(nil, 1, Heartbeat{Beat: 1, Echoes: []Echo{{Of: 3, Beat: 1}, {Of: 3, Beat: 1}}}),
 		"notice 0":                               Append(nil, 1, Notice{}),
 		"a notice that closes a later one":       Append(nil, 1, Notice{Number: 3, Closes: 3}),
-		"a request that ends before it begins":   Append(nil, 1, Missing{4, 3}),
-		"a request from nothing":                 Append(nil, 1, Missing{0, 3}),
-		"a snapshot with a mark above its end":   Append(nil, 1, Snapshot{Last: 3, Marks: []Mark{{4, nil}}}),
-		"a snapshot with a mark twice":           Append(nil, 1, Snapshot{Last: 3, Marks: []Mark{{2, nil}, {2, nil}}}),
-		"a snapshot with mark 0":                 Append(nil, 1, Snapshot{Last: 3, Marks: []Mark{{0, nil}}}),
+		"a request that ends before it begins":   Append(nil, 1, Missing{From: 4, To: 3}),
+		"a request from nothing":                 Append(nil, 1, Missing{From: 0, To: 3}),
+		"a snapshot with a mark above its end":   Append(nil, 1, Snapshot{Last: 3, Marks: []Mark{{Number: 4, Names: nil}}}),
+		"a snapshot with a mark twice":           Append(nil, 1, Snapshot{Last: 3, Marks: []Mark{{Number: 2, Names: nil}, {Number: 2, Names: nil}}}),
+		"a snapshot with mark 0":                 Append(nil, 1, Snapshot{Last: 3, Marks: []Mark{{Number: 0, Names: nil}}}),
 		"another kind":                           {99, 1},
 		"nothing":                                {},
 		"a heartbeat that counts a billion more": {heartbeatKind, 1, 1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 3},
@@ -93,13 +91,13 @@ func TestHeartbeatsAreSmall(t *testing.T) {
 		if b := Append(nil, 1<<63-1, h); len(b) > 40+16*n {
 			t.Fatalf("a heartbeat to %d takes %d bytes", n, len(b))
 		}
-		h.Echoes = append(h.Echoes, Echo{1<<63 - 200 + Incarnation(n), 1<<42 - 1})
+		h.Echoes = append(h.Echoes, Echo{Of: 1<<63 - 200 + Incarnation(n), Beat: 1<<42 - 1})
 	}
 }
 
 // A token comes back, takes at most 33 bytes, and is refused if it is damaged.
 func TestTokens(t *testing.T) {
-	tokens := []Token{nil, {{1, 0, false}}, {{1, 2, true}, {3, 4, false}}, {{1<<35 - 1, 1<<34 - 1, true}, {1<<35 - 2, 1<<34 - 1, true}, {1<<35 - 3, 1<<34 - 1, false}}}
+	tokens := []Token{nil, {{Of: 1, Beat: 0, Elsewhere: false}}, {{Of: 1, Beat: 2, Elsewhere: true}, {Of: 3, Beat: 4, Elsewhere: false}}, {{Of: 1<<35 - 1, Beat: 1<<34 - 1, Elsewhere: true}, {Of: 1<<35 - 2, Beat: 1<<34 - 1, Elsewhere: true}, {Of: 1<<35 - 3, Beat: 1<<34 - 1, Elsewhere: false}}}
 	for _, want := range tokens {
 		b := AppendToken(nil, want)
 		if got, err := DecodeToken(b); err != nil || !reflect.DeepEqual(got, want) || len(b) > 33 {
@@ -107,9 +105,9 @@ func TestTokens(t *testing.T) {
 		}
 	}
 	for what, b := range map[string][]byte{
-		"an incarnation twice":  AppendToken(nil, Token{{1, 2, true}, {1, 3, false}}),
-		"four moments":          AppendToken(nil, Token{{1, 2, true}, {2, 3, false}, {3, 3, false}, {4, 3, false}}),
-		"a moment of nobody":    AppendToken(nil, Token{{0, 2, true}}),
+		"an incarnation twice":  AppendToken(nil, Token{{Of: 1, Beat: 2, Elsewhere: true}, {Of: 1, Beat: 3, Elsewhere: false}}),
+		"four moments":          AppendToken(nil, Token{{Of: 1, Beat: 2, Elsewhere: true}, {Of: 2, Beat: 3, Elsewhere: false}, {Of: 3, Beat: 3, Elsewhere: false}, {Of: 4, Beat: 3, Elsewhere: false}}),
+		"a moment of nobody":    AppendToken(nil, Token{{Of: 0, Beat: 2, Elsewhere: true}}),
 		"half a moment":         {1},
 		"a heartbeat too large": {1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1},
 	} {
@@ -127,30 +125,10 @@ func FuzzDecode(f *testing.F) {
 }
 
 func FuzzToken(f *testing.F) {
-	f.Add(AppendToken(nil, Token{{1, 2, true}, {3, 4, false}}))
+	f.Add(AppendToken(nil, Token{{Of: 1, Beat: 2, Elsewhere: true}, {Of: 3, Beat: 4, Elsewhere: false}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if token, err := DecodeToken(b); err == nil && !bytes.Equal(AppendToken(nil, token), b) {
 			t.Errorf("%x is %v", b, token)
 		}
 	})
-}
-
-// A hit's check allocates nothing.
-func TestFreshAllocatesNothing(t *testing.T) {
-	g := Grant{Started: 5}
-	if n := testing.AllocsPerRun(100, func() { _ = Fresh(7, 9, 1, g) }); n > 0 {
-		t.Errorf("%v allocations", n)
-	}
-	for _, c := range []struct {
-		now, vouched ticks.Tick
-		g            Grant
-		want         bool
-	}{
-		{10, 0, Grant{Started: 8}, true}, {11, 0, Grant{Started: 8}, false}, {11, 11, Grant{Started: 8}, true}, {12, 11, Grant{Started: 8}, false},
-		{10, 0, Grant{8, true}, true}, {11, 11, Grant{8, true}, false}, {0, 0, Grant{Started: NeverYoung}, true}, {1, 0, Grant{Started: NeverYoung}, false},
-	} {
-		if got := Fresh(c.now, c.vouched, 2, c.g); got != c.want {
-			t.Errorf("at %d, vouched until %d, %+v is served: %v", c.now, c.vouched, c.g, got)
-		}
-	}
 }
