@@ -43,6 +43,7 @@ type Eventual struct {
 	TierLoses int // the tier evicts a key
 	Session   int // reads and writes of one session, at any node
 	Ring      int
+	Drift     bool // clocks run a hundredth fast, slow, or right
 	Calm      bool // once faults are over, everything comes to rest (E6)
 }
 
@@ -134,6 +135,7 @@ type asking struct {
 	node    int
 	key     string
 	session bool
+	hit     bool // Fresh says that the node may serve it
 	version int
 }
 
@@ -149,6 +151,9 @@ func (s Eventual) Begin() World {
 		ring = 8
 	}
 	w.opt = fanout.Options{Stale: 2 * unit, Young: 2 * unit, Lease: 3 * unit, Land: 3 * unit, Drift: 1, Slots: max(1, s.Slots), Ring: ring, Linger: ticks.Tick(s.Linger) * unit, NoRegistry: s.Bus, Tier: s.Tier}
+	if s.Drift {
+		w.opt.Drift = 10_000
+	}
 	if s.Slots == 0 {
 		w.opt.Slots = 16
 	}
@@ -224,11 +229,24 @@ func (l *busLink) take(k int) {
 	l.since = slices.Delete(slices.Clone(l.since), k, k+1)
 }
 
+// at reads a node's clock.
+func (w *caches) at(n *cacher) ticks.Tick {
+	if w.left.Drift {
+		return w.now + w.now/100*(ticks.Tick(n.id%3)-1)
+	}
+	return w.now
+}
+
+// fresh reports whether a node's runtime would serve its entry.
+func (w *caches) fresh(n *cacher, e cached) bool {
+	return fanout.Fresh(w.at(n), n.vouched, w.opt.Young, e.grant)
+}
+
 func (n *cacher) runs() bool { return !n.down && !n.paused && !n.ended }
 
 func (w *caches) step(i int, in fanout.Input) {
 	n := w.nodes[i]
-	outs := n.m.Step(w.now, in, nil)
+	outs := n.m.Step(w.at(n), in, nil)
 	n.m.Check()
 	for _, out := range outs {
 		w.perform(i, n, out)
@@ -348,7 +366,8 @@ func (w *caches) drain() {
 // read asks a node for a key, and compares its answer with what its runtime would have served.
 func (w *caches) read(i int, key string, session bool) {
 	w.op++
-	w.ops[w.op] = &asking{node: i, key: key, session: session, version: noVersion}
+	e, there := w.nodes[i].entries[key]
+	w.ops[w.op] = &asking{node: i, key: key, session: session, hit: there && w.fresh(w.nodes[i], e), version: noVersion}
 	in := fanout.Read{Op: w.op, Key: key}
 	if session {
 		in.Session, in.Token = true, w.token
@@ -375,10 +394,12 @@ func (w *caches) answer(a fanout.Answer) {
 	delete(w.ops, a.Op)
 	n := w.nodes[c.node]
 	e, there := n.entries[c.key]
-	hit := there && fanout.Fresh(w.now, n.vouched, w.opt.Young, e.grant)
+	hit := there && w.fresh(n, e)
 	switch {
 	case a.Source == fanout.Memory && !hit:
 		w.fail("%d serves %s, and Fresh says that it may not", n.id, c.key)
+	case a.Source != fanout.Memory && c.hit && !c.session:
+		w.fail("%d does not serve %s, and Fresh says that it may", n.id, c.key)
 	case a.Source == fanout.Memory:
 		c.version = e.version
 	case a.Status == fanout.OK:
@@ -475,6 +496,15 @@ func (w *caches) gone(s *storing) {
 	w.writes = slices.DeleteFunc(w.writes, func(o *storing) bool { return o == s })
 }
 
+// age returns how long ago a version was replaced, by a node's own clock.
+func (w *caches) age(n *cacher, version int, versions []ticks.Tick) ticks.Tick {
+	if version+1 >= len(versions) {
+		return 0
+	}
+	then := caches{left: w.left, now: versions[version+1]}
+	return w.at(n) - then.at(n)
+}
+
 // judge says which promise the state breaks: every entry that may be served is judged as if it were
 // read (E1).
 func (w *caches) judge() error {
@@ -487,8 +517,8 @@ func (w *caches) judge() error {
 			if e.version < 0 {
 				return fmt.Errorf("%d keeps a value of %s that nobody has read", n.id, key)
 			}
-			if fanout.Fresh(w.now, n.vouched, w.opt.Young, e.grant) && e.version+1 < len(versions) && w.now-versions[e.version+1] > w.opt.Bound() {
-				return fmt.Errorf("%d serves version %d of %s, which was replaced %d units ago", n.id, e.version, key, (w.now-versions[e.version+1])/unit)
+			if age := w.age(n, e.version, versions); age > max(w.opt.Stale, w.opt.Young) && w.fresh(n, e) {
+				return fmt.Errorf("%d serves version %d of %s, which was replaced %d units ago", n.id, e.version, key, age/unit)
 			}
 		}
 	}

@@ -69,6 +69,8 @@ var walks = []struct {
 	{"hybrid-tags", Eventual{Nodes: 2, Tier: true, Keys: []string{"x", "y"}, Tagged: true, Units: 12, Reads: 8, Writes: 3, Unknowns: 1, Evicts: 4, Holds: 1, Slows: 1, Losses: 2, Failovers: 1, TierCuts: 2, Crashes: 1, Joins: 1}},
 	{"hybrid-sessions", Eventual{Nodes: 2, Tier: true, Units: 8, Reads: 6, Writes: 2, Sets: 1, Evicts: 6, Holds: 1, Session: 8, Failovers: 1, TierCuts: 1}},
 	{"hybrid-calm", Eventual{Nodes: 2, Tier: true, Units: 8, Reads: 6, Writes: 3, Evicts: 4, Holds: 1, Losses: 2, Failovers: 1, TierCuts: 2, Crashes: 1, Joins: 1, Calm: true}},
+	{"drift", Eventual{Nodes: 3, Drift: true, Units: 20, Reads: 8, Writes: 3, Sets: 1, Unknowns: 1, Holds: 2, Slows: 2, Losses: 3, Crashes: 1, Joins: 2, Pauses: 1, Deaf: 1, Session: 6}},
+	{"hybrid-drift", Eventual{Nodes: 3, Drift: true, Tier: true, Units: 16, Reads: 8, Writes: 3, Unknowns: 1, Evicts: 4, Holds: 2, Losses: 2, Failovers: 1, TierCuts: 2, Crashes: 1, Joins: 1}},
 	{"one-slot", Eventual{Nodes: 2, Keys: []string{"x", "y"}, Slots: 1, Units: 8, Reads: 8, Pages: 1, Writes: 3, Sets: 2, Evicts: 2, Session: 8, Holds: 1, Losses: 1}},
 }
 

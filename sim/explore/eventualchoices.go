@@ -92,7 +92,7 @@ func (w *caches) nodeChoices(i int, n *cacher, spend func(*int, string, func()))
 	}
 	for _, key := range w.left.Keys {
 		e, there := n.entries[key]
-		if !there || !fanout.Fresh(w.now, n.vouched, w.opt.Young, e.grant) {
+		if !there || !w.fresh(n, e) {
 			spend(&w.left.Reads, fmt.Sprintf("%d is asked for %s", n.id, key), func() { w.read(i, key, false) })
 		}
 		if there {
@@ -244,7 +244,7 @@ func (w *caches) calm() {
 		if !n.runs() {
 			continue
 		}
-		if n.vouched < w.now {
+		if n.vouched < w.at(n) {
 			w.fail("faults are over, and %d vouches for nothing", n.id)
 		}
 		if !n.m.Quiet() {
@@ -257,6 +257,9 @@ func (w *caches) calm() {
 		for _, key := range w.left.Keys {
 			if e, ok := n.entries[key]; !ok || e.grant.Marked {
 				w.fail("faults are over, and %d does not keep %s", n.id, key)
+			}
+			if w.left.Tier {
+				w.shared(i, n, key)
 			}
 		}
 	}
@@ -284,7 +287,7 @@ func Show(of World) string {
 			fmt.Fprint(&b, " has ended")
 		case n.paused:
 			fmt.Fprint(&b, " stands still")
-		case n.vouched >= w.now:
+		case n.vouched >= w.at(n):
 			fmt.Fprint(&b, " is in step")
 		}
 		for _, key := range w.left.Keys {
@@ -295,12 +298,12 @@ func Show(of World) string {
 			case !there:
 				fmt.Fprintf(&b, ", has no %s", key)
 				continue
-			case !fanout.Fresh(w.now, n.vouched, w.opt.Young, e.grant):
+			case !w.fresh(n, e):
 				fmt.Fprintf(&b, ", does not serve %s %d", key, e.version)
 			default:
 				fmt.Fprintf(&b, ", serves %s %d", key, e.version)
 			}
-			if w.now-e.grant.Started <= w.opt.Young {
+			if w.at(n)-e.grant.Started <= w.opt.Young {
 				fmt.Fprint(&b, " (young)")
 			}
 			if e.grant.Started == fanout.NeverYoung {

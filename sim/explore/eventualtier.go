@@ -98,3 +98,16 @@ func (w *caches) dumpTiers() (out []string) {
 	slices.Sort(out)
 	return append(out, fmt.Sprint(w.run, w.epoch, w.names))
 }
+
+// shared says whether a node asks the tier for what it does not have.
+func (w *caches) shared(i int, n *cacher, key string) {
+	delete(n.entries, key)
+	w.step(i, fanout.Evicted{Key: key})
+	w.read(i, key, false)
+	if len(w.loads) == 0 || !w.loads[0].tier {
+		w.fail("faults are over, and %d does not use the tier", n.id)
+	}
+	for len(w.loads) > 0 {
+		w.finish(w.loads[0])
+	}
+}
