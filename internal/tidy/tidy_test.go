@@ -115,7 +115,7 @@ var may = map[string][]string{
 	"redis":                  {"linear", "resp"},
 	"track":                  {},
 	"check":                  {},
-	"sim":                    {"causal/mesh", "causal/wire", "eventual/fanout", "eventual/fanout/tier", "linear/clink", "linear/crossowner", "linear/replica", "shard/lease", "ticks", "check"},
+	"sim":                    {"causal/mesh", "causal/wire", "eventual/fanout", "eventual/wire", "linear/clink", "linear/crossowner", "linear/replica", "shard/lease", "ticks", "check"},
 	"sim/explore":            {"causal/mesh", "eventual/fanout", "eventual/fanout/tier", "linear/clink", "linear/replica", "shard/lease", "ticks", "sim", "check"},
 	"internal/durable":       {},
 	"internal/packed":        {},
