@@ -213,7 +213,7 @@ func TestMarkedWrites(t *testing.T) {
 		t.Fatal("it names no server")
 	}
 	mark := m.Step(5, Mutate{Op: 1, Names: []string{"x"}}, nil)[0].(MarkTier)
-	if mark.TTL < m.opt.Stale+m.opt.Land {
+	if least := m.opt.Stale + m.opt.Land; mark.TTL < least || mark.TTL > 2*least {
 		t.Errorf("it is marked for %d", mark.TTL)
 	}
 	outs := m.Step(9, TierMarked{1, mark.Server, OK, mark.Names}, nil)

@@ -77,7 +77,9 @@ type caches struct {
 	tiers    map[uint64]*tier.Tier
 	names    map[fanout.Incarnation]uint64 // what the registry has of each
 	epoch    uint64
-	todo     []func() // what is sent while a node's outputs are carried out
+	ending   int               // the version of the write whose answer is being taken
+	invs     map[[2]uint64]int // versions by the incarnation and number of their Inv
+	todo     []func()          // what is sent while a node's outputs are carried out
 	draining bool
 	next     []choice // what may happen, once it was asked for
 }
@@ -92,7 +94,8 @@ type cacher struct {
 	paused  bool
 	deaf    bool
 	ended   bool
-	run     uint64 // the server of the tier that it reaches; 0: none
+	run     uint64         // the server of the tier that it reaches; 0: none
+	closed  map[string]int // by row: the newest version whose Inv it has heard
 }
 
 type cached struct {
@@ -145,7 +148,7 @@ func (s Eventual) Begin() World {
 		s.Keys = []string{"x"}
 	}
 	w := &caches{left: s, registry: map[fanout.Incarnation]ticks.Tick{}, struck: map[fanout.Incarnation]bool{}, links: map[[2]int]*busLink{},
-		rows: map[string][]ticks.Tick{}, ops: map[fanout.Op]*asking{}, saw: map[string]int{}, run: 1, tiers: map[uint64]*tier.Tier{}, names: map[fanout.Incarnation]uint64{}}
+		rows: map[string][]ticks.Tick{}, ops: map[fanout.Op]*asking{}, saw: map[string]int{}, run: 1, tiers: map[uint64]*tier.Tier{}, names: map[fanout.Incarnation]uint64{}, invs: map[[2]uint64]int{}}
 	ring := s.Ring
 	if ring == 0 {
 		ring = 8
@@ -189,7 +192,7 @@ func (w *caches) row(key string) string {
 func (w *caches) join() {
 	opt := w.opt
 	opt.Self = fanout.Incarnation(len(w.nodes) + 1)
-	w.nodes = append(w.nodes, &cacher{id: opt.Self, m: fanout.New(opt), entries: map[string]cached{}, vouched: -1 << 60})
+	w.nodes = append(w.nodes, &cacher{id: opt.Self, m: fanout.New(opt), entries: map[string]cached{}, vouched: -1 << 60, closed: map[string]int{}})
 	w.step(len(w.nodes)-1, fanout.Ticked{})
 	w.reach(len(w.nodes) - 1)
 }
@@ -261,6 +264,10 @@ func (w *caches) perform(i int, n *cacher, out fanout.Output) {
 	case fanout.Send:
 		if _, ok := out.Message.(fanout.Leave); ok {
 			defer func() { n.ended = true }()
+		}
+		if notice, ok := out.Message.(fanout.Notice); ok && notice.Closes > 0 && w.ending > 0 {
+			w.invs[[2]uint64{uint64(n.id), notice.Number}] = w.ending
+			n.closed[notice.Names[0]] = max(n.closed[notice.Names[0]], w.ending)
 		}
 		for j := range w.nodes {
 			if out.To == 0 || out.To == w.nodes[j].id {
@@ -347,6 +354,9 @@ func (w *caches) deliver(i, j int, msg fanout.Message) {
 	do := func() {
 		if w.nodes[j].runs() {
 			w.step(j, fanout.Received{From: w.nodes[i].id, Message: msg})
+			if notice, ok := msg.(fanout.Notice); ok && notice.Closes > 0 {
+				w.nodes[j].closed[notice.Names[0]] = max(w.nodes[j].closed[notice.Names[0]], w.invs[[2]uint64{uint64(w.nodes[i].id), notice.Number}])
+			}
 		}
 	}
 	if w.todo = append(w.todo, do); !w.draining {
@@ -440,7 +450,11 @@ func (w *caches) land(s *storing) {
 
 func (w *caches) wrote(s *storing, status fanout.Status) {
 	if n := w.nodes[s.node]; n.runs() {
+		if w.ending = 0; status == fanout.OK {
+			w.ending = s.version
+		}
 		w.step(s.node, fanout.Wrote{Op: s.op, Status: status})
+		w.ending = 0
 	}
 }
 

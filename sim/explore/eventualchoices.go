@@ -350,9 +350,9 @@ func (w *caches) Dump() string {
 	if w.left.Tier {
 		fmt.Fprintln(&b, w.dumpTiers())
 	}
-	fmt.Fprintln(&b, w.left, w.now, w.registry, w.struck, w.rows, w.token, w.saw, w.busy, w.over)
+	fmt.Fprintln(&b, w.left, w.now, w.registry, w.struck, w.rows, w.token, w.saw, w.busy, w.over, w.invs)
 	for i, n := range w.nodes {
-		fmt.Fprintln(&b, n.entries, n.vouched, n.down, n.paused, n.deaf, n.ended, n.run)
+		fmt.Fprintln(&b, n.entries, n.vouched, n.down, n.paused, n.deaf, n.ended, n.run, n.closed)
 		b.WriteString(n.m.Dump())
 		for j := range w.nodes {
 			if l := w.links[[2]int{i, j}]; l != nil {

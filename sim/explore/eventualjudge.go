@@ -68,7 +68,7 @@ func (w *caches) age(n *cacher, version int, versions []ticks.Tick) ticks.Tick {
 }
 
 // judge says which promise the state breaks: every entry that may be served is judged as if it were
-// read (E1).
+// read (E1), and none is older than an Inv that the node has heard (E3, E5).
 func (w *caches) judge() error {
 	for _, n := range w.nodes {
 		if !n.runs() {
@@ -76,6 +76,9 @@ func (w *caches) judge() error {
 		}
 		for _, key := range slices.Sorted(maps.Keys(n.entries)) {
 			e, versions := n.entries[key], w.rows[w.row(key)]
+			if closed := n.closed[w.row(key)]; e.version < closed {
+				return fmt.Errorf("%d keeps version %d of %s, and has heard Inv of version %d", n.id, e.version, key, closed)
+			}
 			if e.version < 0 {
 				return fmt.Errorf("%d keeps a value of %s that nobody has read", n.id, key)
 			}
