@@ -14,19 +14,26 @@ var eventuals = []struct {
 	limit int
 	Eventual
 }{
-	{"write", 300, Eventual{Nodes: 2, Units: 5, Reads: 1, Writes: 1, Holds: 1}},
-	{"unknown", 300, Eventual{Nodes: 2, Units: 7, Reads: 1, Writes: 1, Unknowns: 1}},
-	{"load", 300, Eventual{Nodes: 1, Units: 6, Reads: 2, Writes: 1, Evicts: 1}},
-	{"two-writers", 300, Eventual{Nodes: 2, Reads: 1, Writes: 1, Sets: 1, Holds: 1}},
-	{"set", 300, Eventual{Nodes: 2, Units: 3, Writes: 1, Sets: 1, Holds: 1, Losses: 1}},
-	{"page", 300, Eventual{Nodes: 1, Evicts: 1, Pages: 1, Writes: 1, Session: 2}},
-	{"session", 300, Eventual{Nodes: 2, Writes: 1, Holds: 1, Evicts: 1, Session: 2}},
-	{"session-marked", 300, Eventual{Nodes: 2, Units: 2, Writes: 1, Evicts: 1, Session: 2}},
-	{"overtaken", 300, Eventual{Nodes: 1, Keys: []string{"x", "y"}, Slots: 1, Writes: 2, Evicts: 1, Reads: 1, Session: 2}},
-	{"crash", 300, Eventual{Nodes: 2, Units: 8, Reads: 1, Writes: 1, Crashes: 1, Holds: 1, Losses: 1}},
-	{"join", 300, Eventual{Nodes: 2, Units: 3, Reads: 1, Writes: 1, Joins: 1, Pauses: 1}},
-	{"tags", 300, Eventual{Nodes: 2, Keys: []string{"x", "y"}, Tagged: true, Units: 1, Reads: 1, Writes: 1, Holds: 1, Evicts: 1}},
-	{"three", 300, Eventual{Nodes: 3, Units: 2, Writes: 1, Session: 2, Holds: 1, Evicts: 1}},
+	{"held", 10_000, Eventual{Nodes: 2, Writes: 1, Holds: 1}},
+	{"two-writes", 10_000, Eventual{Nodes: 2, Writes: 2}},
+	{"one-load", 10_000, Eventual{Nodes: 1, Writes: 1, Evicts: 1, Reads: 1, Units: 2}},
+	{"one-session", 10_000, Eventual{Nodes: 2, Writes: 1, Holds: 1, Session: 1}},
+	{"roaming", 10_000, Eventual{Nodes: 2, Writes: 1, Holds: 1, Session: 2}},
+	{"tier", 10_000, Eventual{Nodes: 2, Tier: true, Writes: 1, Evicts: 1, Reads: 1}},
+	{"tier-cut", 10_000, Eventual{Nodes: 2, Tier: true, Writes: 1, Units: 3, TierCuts: 1}},
+	{"write", 100, Eventual{Nodes: 2, Units: 5, Reads: 1, Writes: 1, Holds: 1}},
+	{"unknown", 100, Eventual{Nodes: 2, Units: 7, Reads: 1, Writes: 1, Unknowns: 1}},
+	{"load", 100, Eventual{Nodes: 1, Units: 6, Reads: 2, Writes: 1, Evicts: 1}},
+	{"two-writers", 100, Eventual{Nodes: 2, Reads: 1, Writes: 1, Sets: 1, Holds: 1}},
+	{"set", 100, Eventual{Nodes: 2, Units: 3, Writes: 1, Sets: 1, Holds: 1, Losses: 1}},
+	{"page", 100, Eventual{Nodes: 1, Evicts: 1, Pages: 1, Writes: 1, Session: 2}},
+	{"session", 100, Eventual{Nodes: 2, Writes: 1, Holds: 1, Evicts: 1, Session: 2}},
+	{"session-marked", 100, Eventual{Nodes: 2, Units: 2, Writes: 1, Evicts: 1, Session: 2}},
+	{"overtaken", 100, Eventual{Nodes: 1, Keys: []string{"x", "y"}, Slots: 1, Writes: 2, Evicts: 1, Reads: 1, Session: 2}},
+	{"crash", 100, Eventual{Nodes: 2, Units: 8, Reads: 1, Writes: 1, Crashes: 1, Holds: 1, Losses: 1}},
+	{"join", 100, Eventual{Nodes: 2, Units: 3, Reads: 1, Writes: 1, Joins: 1, Pauses: 1}},
+	{"tags", 100, Eventual{Nodes: 2, Keys: []string{"x", "y"}, Tagged: true, Units: 1, Reads: 1, Writes: 1, Holds: 1, Evicts: 1}},
+	{"three", 100, Eventual{Nodes: 3, Units: 2, Writes: 1, Session: 2, Holds: 1, Evicts: 1}},
 }
 
 func TestEventual(t *testing.T) {
@@ -40,7 +47,9 @@ func TestEventual(t *testing.T) {
 				s.limit /= 16
 			}
 			r := Run(s.limit, s.Begin)
-			total += r.States
+			if total += r.States; !r.Complete && s.limit == 10_000 {
+				t.Errorf("%v: it was small enough to be explored to its end", r)
+			}
 			if r.Violation != nil {
 				t.Fatalf("%v\nafter\n  %s", r.Violation, strings.Join(r.Trace, "\n  "))
 			}
