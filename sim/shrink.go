@@ -32,6 +32,7 @@ type Simulation struct {
 var Simulations = []Simulation{
 	{"linear", "the machines of linear and of its leases", func(seed uint64) Plan { return NewLinearPlan(seed) }},
 	{"causal", "the machines of causal", func(seed uint64) Plan { return NewCausalPlan(seed) }},
+	{"eventual", "the machines of eventual", func(seed uint64) Plan { return NewEventualPlan(seed) }},
 }
 
 // list is a part of a plan that is a list.

@@ -69,7 +69,7 @@ func files(t *testing.T) (out []file) {
 }
 
 // protocols are the machines, and the tests of every other package's kind.
-var protocols = []string{"causal/mesh", "member/view", "linear/clink", "linear/crossowner", "linear/replica", "shard/lease"}
+var protocols = []string{"causal/mesh", "eventual/fanout", "eventual/fanout/tier", "feed", "member/view", "linear/clink", "linear/crossowner", "linear/replica", "shard/lease"}
 
 // may says what a package of this module may import of it. A package that is not
 // listed may import anything: node, cmd, examples and tests are wiring.
@@ -97,6 +97,11 @@ var may = map[string][]string{
 	"causal/dot":             {"internal/packed"},
 	"causal/mesh":            {"causal/dot"},
 	"causal/wire":            {"causal/dot", "causal/mesh", "internal/packed"},
+	"eventual/fanout":        {"eventual/fanout/names", "eventual/wire", "feed", "ticks"},
+	"eventual/fanout/names":  {},
+	"eventual/fanout/tier":   {"ticks"},
+	"eventual/wire":          {"internal/packed"},
+	"feed":                   {},
 	"store":                  {},
 	"store/tablet":           {"store"},
 	"store/journal":          {},
@@ -111,8 +116,8 @@ var may = map[string][]string{
 	"redis/tracking":         {"clock", "internal/drive", "internal/packed", "link", "peer", "resp", "shard", "shard/lease", "ticks", "track"},
 	"track":                  {},
 	"check":                  {},
-	"sim":                    {"causal/mesh", "causal/wire", "linear/clink", "linear/crossowner", "linear/replica", "shard/lease", "ticks", "check"},
-	"sim/explore":            {"causal/mesh", "linear/clink", "linear/replica", "shard/lease", "ticks", "sim", "check"},
+	"sim":                    {"causal/mesh", "causal/wire", "eventual/fanout", "eventual/wire", "linear/clink", "linear/crossowner", "linear/replica", "shard/lease", "ticks", "check"},
+	"sim/explore":            {"causal/mesh", "eventual/fanout", "eventual/fanout/tier", "linear/clink", "linear/replica", "shard/lease", "ticks", "sim", "check"},
 	"internal/durable":       {},
 	"internal/packed":        {},
 	"internal/testkit":       {},

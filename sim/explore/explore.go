@@ -9,6 +9,7 @@ package explore
 import (
 	"fmt"
 	"hash/fnv"
+	"math/rand/v2"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -196,4 +197,27 @@ func trace(begin func() World, path []byte) (out []string) {
 		}
 	}
 	return out
+}
+
+// Walk takes random choices from the state that begin returns, at most so many, until a promise
+// breaks or nothing is left to choose. The first choice is taken more often than the others. The same
+// seed takes the same choices.
+func Walk(seed uint64, most int, begin func() World) (res Result) {
+	w, r := begin(), rand.New(rand.NewPCG(seed, 0x77616c6b))
+	for res.Steps < most {
+		choices := w.Choices()
+		if len(choices) == 0 {
+			res.Complete = true
+			return res
+		}
+		i := 0
+		if r.IntN(5) > 0 {
+			i = r.IntN(len(choices))
+		}
+		res.Steps, res.Trace = res.Steps+1, append(res.Trace, choices[i])
+		if res.Violation = choose(w, i); res.Violation != nil {
+			return res
+		}
+	}
+	return res
 }
