@@ -13,13 +13,13 @@ func (w *caches) choices() (out []choice) {
 	if w.over {
 		return nil
 	}
-	add := func(name string, do func()) { out = append(out, choice{name, do}) }
-	spend := func(budget *int, name string, do func()) {
+	add := func(name text, do func()) { out = append(out, choice{name, do}) }
+	spend := func(budget *int, name text, do func()) {
 		if *budget > 0 {
 			add(name, func() { *budget--; do() })
 		}
 	}
-	spend(&w.left.Units, "a unit of time passes", w.pass)
+	spend(&w.left.Units, says("a unit of time passes"), w.pass)
 	w.storeChoices(add, spend)
 	w.tierChoices(spend, add)
 	for i, n := range w.nodes {
@@ -27,40 +27,40 @@ func (w *caches) choices() (out []choice) {
 			w.nodeChoices(i, n, spend)
 		}
 		if n.paused && !n.down {
-			add(fmt.Sprintf("%d is woken", n.id), func() { n.paused = false })
+			add(says("%d is woken", n.id), func() { n.paused = false })
 		}
 		if n.deaf {
-			add(fmt.Sprintf("%d hears the registry again", n.id), func() { n.deaf = false })
+			add(says("%d hears the registry again", n.id), func() { n.deaf = false })
 		}
 	}
 	w.linkChoices(add, spend)
-	spend(&w.left.Joins, "a node joins", w.join)
+	spend(&w.left.Joins, says("a node joins"), w.join)
 	if w.left.Calm {
-		add("faults are over", w.calm)
+		add(says("faults are over"), w.calm)
 	}
 	return out
 }
 
-func (w *caches) storeChoices(add func(string, func()), spend func(*int, string, func())) {
+func (w *caches) storeChoices(add func(text, func()), spend func(*int, text, func())) {
 	for _, f := range w.loads {
-		what := fmt.Sprintf("load %d of %s", f.load, f.key)
+		what := says("load %d of %s", f.load, f.key)
 		if f.page > 0 {
-			what = "a page"
+			what = says("a page")
 		}
 		if f.tier {
-			what = fmt.Sprintf("the tier's answer to load %d of %s", f.load, f.key)
+			what = says("the tier's answer to load %d of %s", f.load, f.key)
 		}
 		if !f.read {
-			add(fmt.Sprintf("the store reads %s for %d", what, w.nodes[f.node].id), func() { w.fetch(f) })
+			add(says("the store reads %s for %d", what, w.nodes[f.node].id), func() { w.fetch(f) })
 		} else if !w.nodes[f.node].paused {
-			add(fmt.Sprintf("%s arrives at %d", what, w.nodes[f.node].id), func() { w.fetched(f) })
+			add(says("%s arrives at %d", what, w.nodes[f.node].id), func() { w.fetched(f) })
 		}
 	}
 	for _, s := range w.writes {
-		what := fmt.Sprintf("write %d of %d", s.op, w.nodes[s.node].id)
+		what := says("write %d of %d", s.op, w.nodes[s.node].id)
 		late := w.now > s.sent+w.opt.Land
 		if s.version == 0 && !late {
-			add(what+" lands", func() {
+			add(says("%v lands", what), func() {
 				if w.land(s); s.orphan {
 					w.gone(s)
 				}
@@ -70,13 +70,13 @@ func (w *caches) storeChoices(add func(string, func()), spend func(*int, string,
 			continue
 		}
 		if s.version > 0 {
-			add(what+" is answered", func() { w.wrote(s, fanout.OK); w.gone(s) })
+			add(says("%v is answered", what), func() { w.wrote(s, fanout.OK); w.gone(s) })
 		} else if late {
-			add(what+" has timed out", func() { w.wrote(s, fanout.Failed); w.gone(s) })
+			add(says("%v has timed out", what), func() { w.wrote(s, fanout.Failed); w.gone(s) })
 		} else {
-			spend(&w.left.Refusals, what+" is refused", func() { w.wrote(s, fanout.Failed); w.gone(s) })
+			spend(&w.left.Refusals, says("%v is refused", what), func() { w.wrote(s, fanout.Failed); w.gone(s) })
 		}
-		spend(&w.left.Unknowns, what+" has no answer", func() {
+		spend(&w.left.Unknowns, says("%v has no answer", what), func() {
 			if w.wrote(s, fanout.Unknown); s.version > 0 {
 				w.gone(s)
 			} else {
@@ -86,46 +86,46 @@ func (w *caches) storeChoices(add func(string, func()), spend func(*int, string,
 	}
 }
 
-func (w *caches) nodeChoices(i int, n *cacher, spend func(*int, string, func())) {
+func (w *caches) nodeChoices(i int, n *cacher, spend func(*int, text, func())) {
 	if n.paused {
 		return
 	}
 	for _, key := range w.left.Keys {
 		e, there := n.entries[key]
 		if !there || !w.fresh(n, e) {
-			spend(&w.left.Reads, fmt.Sprintf("%d is asked for %s", n.id, key), func() { w.read(i, key, false) })
+			spend(&w.left.Reads, says("%d is asked for %s", n.id, key), func() { w.read(i, key, false) })
 		}
 		if there {
-			spend(&w.left.Evicts, fmt.Sprintf("%d evicts %s", n.id, key), func() {
+			spend(&w.left.Evicts, says("%d evicts %s", n.id, key), func() {
 				delete(n.entries, key)
 				w.step(i, fanout.Evicted{Key: key})
 			})
 		}
 		if !w.busy {
-			spend(&w.left.Session, fmt.Sprintf("the session reads %s at %d", key, n.id), func() { w.read(i, key, true) })
+			spend(&w.left.Session, says("the session reads %s at %d", key, n.id), func() { w.read(i, key, true) })
 		}
 		row := w.row(key)
 		if row == "t" && key != w.left.Keys[0] {
 			continue
 		}
-		spend(&w.left.Writes, fmt.Sprintf("%d writes %s", n.id, row), func() { w.write(i, row, false, false) })
+		spend(&w.left.Writes, says("%d writes %s", n.id, row), func() { w.write(i, row, false, false) })
 		if row == key {
-			spend(&w.left.Sets, fmt.Sprintf("%d sets %s", n.id, row), func() { w.write(i, row, false, true) })
+			spend(&w.left.Sets, says("%d sets %s", n.id, row), func() { w.write(i, row, false, true) })
 		}
 		if !w.busy && w.left.Writes > 0 {
-			spend(&w.left.Session, fmt.Sprintf("the session writes %s at %d", row, n.id), func() { w.left.Writes--; w.write(i, row, true, false) })
+			spend(&w.left.Session, says("the session writes %s at %d", row, n.id), func() { w.left.Writes--; w.write(i, row, true, false) })
 		}
 	}
-	spend(&w.left.Pages, fmt.Sprintf("%d reads a page", n.id), func() {
+	spend(&w.left.Pages, says("%d reads a page", n.id), func() {
 		w.op++
 		w.loads = append(w.loads, &fetching{node: i, page: w.op, got: map[string]int{}})
 		w.step(i, fanout.PageBegan{Op: w.op})
 	})
-	spend(&w.left.Crashes, fmt.Sprintf("%d crashes", n.id), func() { w.crash(i, n) })
-	spend(&w.left.Pauses, fmt.Sprintf("%d stands still", n.id), func() { n.paused = true })
-	spend(&w.left.Leaves, fmt.Sprintf("%d leaves", n.id), func() { w.step(i, fanout.Closing{}) })
+	spend(&w.left.Crashes, says("%d crashes", n.id), func() { w.crash(i, n) })
+	spend(&w.left.Pauses, says("%d stands still", n.id), func() { n.paused = true })
+	spend(&w.left.Leaves, says("%d leaves", n.id), func() { w.step(i, fanout.Closing{}) })
 	if !n.deaf {
-		spend(&w.left.Deaf, fmt.Sprintf("%d and the registry do not hear each other", n.id), func() { n.deaf = true })
+		spend(&w.left.Deaf, says("%d and the registry do not hear each other", n.id), func() { n.deaf = true })
 	}
 }
 
@@ -144,7 +144,7 @@ func (w *caches) crash(i int, n *cacher) {
 	}
 }
 
-func (w *caches) linkChoices(add func(string, func()), spend func(*int, string, func())) {
+func (w *caches) linkChoices(add func(text, func()), spend func(*int, text, func())) {
 	for i, from := range w.nodes {
 		for j, to := range w.nodes {
 			l := w.links[[2]int{i, j}]
@@ -153,27 +153,27 @@ func (w *caches) linkChoices(add func(string, func()), spend func(*int, string, 
 				continue
 			case l == nil || !l.holds:
 				if !from.down {
-					spend(&w.left.Holds, fmt.Sprintf("the link from %d to %d holds what is sent", from.id, to.id), func() { w.links[[2]int{i, j}] = &busLink{holds: true} })
-					spend(&w.left.Slows, fmt.Sprintf("the link from %d to %d becomes slow", from.id, to.id), func() { w.links[[2]int{i, j}] = &busLink{holds: true, slow: true} })
+					spend(&w.left.Holds, says("the link from %d to %d holds what is sent", from.id, to.id), func() { w.links[[2]int{i, j}] = &busLink{holds: true} })
+					spend(&w.left.Slows, says("the link from %d to %d becomes slow", from.id, to.id), func() { w.links[[2]int{i, j}] = &busLink{holds: true, slow: true} })
 				}
 				continue
 			case l.slow:
-				add(fmt.Sprintf("the link from %d to %d is fast again", from.id, to.id), func() { w.fast(i, j, l) })
+				add(says("the link from %d to %d is fast again", from.id, to.id), func() { w.fast(i, j, l) })
 				continue
 			case len(l.held) == 0:
-				add(fmt.Sprintf("the link from %d to %d is free again", from.id, to.id), func() { delete(w.links, [2]int{i, j}) })
+				add(says("the link from %d to %d is free again", from.id, to.id), func() { delete(w.links, [2]int{i, j}) })
 			}
 			for k, msg := range l.held {
-				what := fmt.Sprintf("%s from %d to %d", said(msg), from.id, to.id)
+				what := says("%s from %d to %d", said(msg), from.id, to.id)
 				take := func() { l.take(k) }
 				if !to.paused {
-					add(what+" arrives", func() { take(); w.deliver(i, j, msg) })
-					spend(&w.left.Copies, what+" arrives, and will again", func() { w.deliver(i, j, msg) })
+					add(says("%v arrives", what), func() { take(); w.deliver(i, j, msg) })
+					spend(&w.left.Copies, says("%v arrives, and will again", what), func() { w.deliver(i, j, msg) })
 				}
-				spend(&w.left.Losses, what+" is lost", take)
+				spend(&w.left.Losses, says("%v is lost", what), take)
 			}
 			if len(l.held) > 1 {
-				spend(&w.left.Losses, fmt.Sprintf("all from %d to %d is lost", from.id, to.id), func() { l.held, l.since = nil, nil })
+				spend(&w.left.Losses, says("all from %d to %d is lost", from.id, to.id), func() { l.held, l.since = nil, nil })
 			}
 		}
 	}
@@ -328,7 +328,7 @@ func Show(of World) string {
 func (w *caches) Choices() (out []string) {
 	w.next = w.choices()
 	for _, c := range w.next {
-		out = append(out, c.name)
+		out = append(out, c.name.String())
 	}
 	return out
 }

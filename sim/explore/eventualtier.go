@@ -59,22 +59,22 @@ func (w *caches) share(i int, n *cacher, out fanout.Output) {
 	}
 }
 
-func (w *caches) tierChoices(spend func(*int, string, func()), add func(string, func())) {
+func (w *caches) tierChoices(spend func(*int, text, func()), add func(text, func())) {
 	if !w.left.Tier {
 		return
 	}
-	spend(&w.left.Failovers, "another server of the tier takes over", func() { w.run++ })
+	spend(&w.left.Failovers, says("another server of the tier takes over"), func() { w.run++ })
 	for i, n := range w.nodes {
 		switch {
 		case !n.runs():
 		case n.run != w.run:
-			add(fmt.Sprintf("%d reaches server %d of the tier", n.id, w.run), func() { w.reach(i) })
+			add(says("%d reaches server %d of the tier", n.id, w.run), func() { w.reach(i) })
 		default:
-			spend(&w.left.TierCuts, fmt.Sprintf("%d and the tier do not hear each other", n.id), func() { n.run = 0 })
+			spend(&w.left.TierCuts, says("%d and the tier do not hear each other", n.id), func() { n.run = 0 })
 		}
 	}
 	for _, key := range w.left.Keys {
-		spend(&w.left.TierLoses, "the tier evicts "+key, func() {
+		spend(&w.left.TierLoses, says("the tier evicts %s", key), func() {
 			for _, t := range w.tiers {
 				t.Evict(key)
 			}
