@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/freshet-cache/freshet/linear"
 	"github.com/freshet-cache/freshet/redis"
@@ -56,7 +57,7 @@ func (n *Node) carryOut(ctx context.Context, j *job, keys []string) ([]byte, []s
 	if n.owned(keys) < len(keys) {
 		return nil, nil, n.elsewhere(keys)
 	}
-	w := resp.NewWriter(j.proto)
+	w, ttls := resp.NewWriter(j.proto), map[string]time.Duration{}
 	versions, err := n.cache.Update(ctx, keys, func(t *linear.Tx[string]) error {
 		w.Reset()
 		for _, x := range j.watch {
@@ -75,8 +76,21 @@ func (n *Node) carryOut(ctx context.Context, j *job, keys []string) ([]byte, []s
 		for _, args := range j.cmds {
 			n.one(x, args, w)
 		}
+		if j.track {
+			clear(ttls)
+			for _, key := range n.readsOf(j) {
+				if e, err := t.Get(string(key)); err == nil {
+					ttls[string(key)] = e.TTL
+				}
+			}
+		}
 		return x.err
 	})
+	if err == nil {
+		for key, ttl := range ttls {
+			n.track.ReadOver(j.from, key, ttl)
+		}
+	}
 	switch {
 	case errors.Is(err, errWatched):
 		w.Reset()
@@ -146,4 +160,16 @@ func (n *Node) owned(keys []string) (count int) {
 		}
 	}
 	return count
+}
+
+// readsOf are the keys of a job's commands that only read.
+func (n *Node) readsOf(j *job) (out [][]byte) {
+	for _, args := range j.cmds {
+		name := redis.Lower(args[0])
+		run, writing := redis.Lookup(name)
+		if cmd := n.p.table[name]; run != nil && !writing && cmd != nil {
+			out = append(out, cmd.Keys(args)...)
+		}
+	}
+	return out
 }

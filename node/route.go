@@ -244,15 +244,3 @@ func (n *Node) keysOf(j *job) (keys []string) {
 	slices.Sort(keys)
 	return slices.Compact(keys)
 }
-
-// readsOf are the keys of a job's commands that only read.
-func (n *Node) readsOf(j *job) (out [][]byte) {
-	for _, args := range j.cmds {
-		name := redis.Lower(args[0])
-		run, writing := redis.Lookup(name)
-		if cmd := n.p.table[name]; run != nil && !writing && cmd != nil {
-			out = append(out, cmd.Keys(args)...)
-		}
-	}
-	return out
-}

@@ -46,12 +46,24 @@ func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // Read takes the TTL of a key that was found, 0 if it has none: when it is over, the key is invalid
 // without anybody writing.
-func (t *Tracking) Read(key []byte, ttl time.Duration) {
-	at := int64(0)
-	if ttl > 0 {
-		at = int64(t.opt.Clock.Now()) + int64(ttl)
+func (t *Tracking) Read(key []byte, ttl time.Duration) { t.local.Ends(view(key), t.end(ttl)) }
+
+// ReadOver is Read for a key that a client of another node has read, whose interest was noted over
+// a link. It is Read itself if over is nil.
+func (t *Tracking) ReadOver(over *Asker, key string, ttl time.Duration) {
+	if over == nil {
+		t.local.Ends(key, t.end(ttl))
+		return
 	}
-	t.local.Ends(view(key), at)
+	t.remote.Ends(key, t.end(ttl))
+}
+
+// end is when a TTL is over that begins now, 0 if it never is.
+func (t *Tracking) end(ttl time.Duration) int64 {
+	if ttl <= 0 {
+		return 0
+	}
+	return int64(t.opt.Clock.Now()) + int64(ttl)
 }
 
 // Disown makes a client forget a key that it is about to read, because no node would notify it of a write.

@@ -157,7 +157,7 @@ func (t *Tracking) invalid(message []byte) error {
 	return nil
 }
 
-// expire notifies clients of keys whose TTLs have passed, until the node closes.
+// expire notifies clients, and nodes whose clients have read here, of keys whose TTLs have passed, until the node closes.
 func (t *Tracking) expire() {
 	tick := time.NewTicker(endsBeat)
 	defer tick.Stop()
@@ -171,6 +171,12 @@ func (t *Tracking) expire() {
 			var k *track.Ticket[*resp.Conn]
 			k, more = t.local.TakeEnded(int64(t.opt.Clock.Now()))
 			t.tell(k, cause{})
+		}
+		for more := true; more; {
+			var k *track.Ticket[*Asker]
+			if k, more = t.remote.TakeEnded(int64(t.opt.Clock.Now())); k != nil {
+				t.work.Go(func() { t.tellNodes(k, Writer{}) }) // a node that is slow to answer delays nobody else
+			}
 		}
 	}
 }
