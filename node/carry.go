@@ -57,7 +57,8 @@ func (n *Node) carryOut(ctx context.Context, j *job, keys []string) ([]byte, []s
 	if n.owned(keys) < len(keys) {
 		return nil, nil, n.elsewhere(keys)
 	}
-	w, ttls := resp.NewWriter(j.proto), map[string]time.Duration{}
+	w := resp.NewWriter(j.proto)
+	var ttls map[string]time.Duration // of what a tracking client reads here
 	versions, err := n.cache.Update(ctx, keys, func(t *linear.Tx[string]) error {
 		w.Reset()
 		for _, x := range j.watch {
@@ -77,7 +78,7 @@ func (n *Node) carryOut(ctx context.Context, j *job, keys []string) ([]byte, []s
 			n.one(x, args, w)
 		}
 		if j.track {
-			clear(ttls)
+			ttls = map[string]time.Duration{}
 			for _, key := range n.readsOf(j) {
 				if e, err := t.Get(string(key)); err == nil {
 					ttls[string(key)] = e.TTL

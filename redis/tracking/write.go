@@ -157,7 +157,8 @@ func (t *Tracking) invalid(message []byte) error {
 	return nil
 }
 
-// expire notifies clients, and nodes whose clients have read here, of keys whose TTLs have passed, until the node closes.
+// expire notifies clients, and nodes whose clients have read here, of keys whose TTLs have passed, until
+// the node closes.
 func (t *Tracking) expire() {
 	tick := time.NewTicker(endsBeat)
 	defer tick.Stop()
@@ -175,7 +176,7 @@ func (t *Tracking) expire() {
 		for more := true; more; {
 			var k *track.Ticket[*Asker]
 			if k, more = t.remote.TakeEnded(int64(t.opt.Clock.Now())); k != nil {
-				t.work.Go(func() { t.tellNodes(k, Writer{}) }) // a node that is slow to answer delays nobody else
+				t.work.Go(func() { t.tellNodes(k, Writer{}) }) // a slow node does not delay the others
 			}
 		}
 	}
