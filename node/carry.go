@@ -38,6 +38,9 @@ func (n *Node) do(ctx context.Context, j *job, keys []string) ([]byte, error) {
 		return nil, err
 	}
 	n.track.Changed(changed, j.writer())
+	for key, ttl := range j.ends { // after Changed, which begins anew with keys that the client has read and written
+		n.track.ReadOver(j.from, key, ttl)
+	}
 	return b, err
 }
 
@@ -58,7 +61,6 @@ func (n *Node) carryOut(ctx context.Context, j *job, keys []string) ([]byte, []s
 		return nil, nil, n.elsewhere(keys)
 	}
 	w := resp.NewWriter(j.proto)
-	var ttls map[string]time.Duration // of what a tracking client reads here
 	versions, err := n.cache.Update(ctx, keys, func(t *linear.Tx[string]) error {
 		w.Reset()
 		for _, x := range j.watch {
@@ -78,20 +80,15 @@ func (n *Node) carryOut(ctx context.Context, j *job, keys []string) ([]byte, []s
 			n.one(x, args, w)
 		}
 		if j.track {
-			ttls = map[string]time.Duration{}
+			j.ends = map[string]time.Duration{}
 			for _, key := range n.readsOf(j) {
 				if e, err := t.Get(string(key)); err == nil {
-					ttls[string(key)] = e.TTL
+					j.ends[string(key)] = e.TTL
 				}
 			}
 		}
 		return x.err
 	})
-	if err == nil {
-		for key, ttl := range ttls {
-			n.track.ReadOver(j.from, key, ttl)
-		}
-	}
 	switch {
 	case errors.Is(err, errWatched):
 		w.Reset()

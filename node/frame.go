@@ -68,8 +68,9 @@ type job struct {
 	watch  []watched     // keys that must not have changed
 	cmds   [][][]byte
 
-	conn *resp.Conn      // the client's, if it is connected to this node
-	from *tracking.Asker // over whose link the job came; nil if conn is here
+	conn *resp.Conn               // the client's, if it is connected to this node
+	ends map[string]time.Duration // TTLs of the keys that it has read, if track
+	from *tracking.Asker          // over whose link the job came; nil if conn is here
 }
 
 // writer is the sender of the job, for client tracking.

@@ -249,7 +249,7 @@ func TestExpiryIsToldHoweverAKeyWasRead(t *testing.T) {
 	for _, only := range []bool{false, true} { // with only versions in memory, values are read from the store
 		p, _, _ := twoNodes(t, func(c *Config) { c.VersionsOnly = only })
 		w := dial(t, p.nodes[1].addr)
-		for _, keys := range keysByNode(t, p, 4) {
+		for _, keys := range keysByNode(t, p, 5) {
 			for i, read := range []string{"GET", "MGET", "GET"} {
 				w.answers("OK", "SET", keys[i], "v", "PX", "1000")
 				c := tracker(t, p.nodes[0].addr)
@@ -264,6 +264,13 @@ func TestExpiryIsToldHoweverAKeyWasRead(t *testing.T) {
 				c.reply()
 				c.reply()
 			}
+			w.answers("OK", "SET", keys[4], "v")
+			own := tracker(t, p.nodes[0].addr, "noloop")
+			own.answers("OK", "MULTI")
+			own.answers("QUEUED", "GET", keys[4])
+			own.answers("QUEUED", "PEXPIRE", keys[4], "1000")
+			own.answers("[v 1]", "EXEC")
+			all = append(all, reads{own, keys[4]})
 			w.answers("OK", "SET", keys[3], "v", "PX", "1000")
 			c := tracker(t, p.nodes[0].addr)
 			c.answers("OK", "MULTI")
