@@ -8,19 +8,22 @@ import (
 	"testing"
 )
 
+// small bounds the scopes that are explored to their end.
+const small = 10_000
+
 // eventuals are scopes of eventual/fanout, each for the rules it exercises.
 var eventuals = []struct {
 	name  string
 	limit int
 	Eventual
 }{
-	{"held", 10_000, Eventual{Nodes: 2, Writes: 1, Holds: 1}},
-	{"two-writes", 10_000, Eventual{Nodes: 2, Writes: 2}},
-	{"one-load", 10_000, Eventual{Nodes: 1, Writes: 1, Evicts: 1, Reads: 1, Units: 2}},
-	{"one-session", 10_000, Eventual{Nodes: 2, Writes: 1, Holds: 1, Session: 1}},
-	{"roaming", 10_000, Eventual{Nodes: 2, Writes: 1, Holds: 1, Session: 2}},
-	{"tier", 10_000, Eventual{Nodes: 2, Tier: true, Writes: 1, Evicts: 1, Reads: 1}},
-	{"tier-cut", 10_000, Eventual{Nodes: 2, Tier: true, Writes: 1, Units: 3, TierCuts: 1}},
+	{"held", small, Eventual{Nodes: 2, Writes: 1, Holds: 1}},
+	{"two-writes", small, Eventual{Nodes: 2, Writes: 2}},
+	{"one-load", small, Eventual{Nodes: 1, Writes: 1, Evicts: 1, Reads: 1, Units: 2}},
+	{"one-session", small, Eventual{Nodes: 2, Writes: 1, Holds: 1, Session: 1}},
+	{"roaming", small, Eventual{Nodes: 2, Writes: 1, Holds: 1, Session: 2}},
+	{"tier", small, Eventual{Nodes: 2, Tier: true, Writes: 1, Evicts: 1, Reads: 1}},
+	{"tier-cut", small, Eventual{Nodes: 2, Tier: true, Writes: 1, Units: 3, TierCuts: 1}},
 	{"write", 100, Eventual{Nodes: 2, Units: 5, Reads: 1, Writes: 1, Holds: 1}},
 	{"unknown", 100, Eventual{Nodes: 2, Units: 7, Reads: 1, Writes: 1, Unknowns: 1}},
 	{"load", 100, Eventual{Nodes: 1, Units: 6, Reads: 2, Writes: 1, Evicts: 1}},
@@ -40,20 +43,10 @@ func TestEventual(t *testing.T) {
 	total := 0
 	for _, s := range eventuals {
 		t.Run(s.name, func(t *testing.T) {
-			switch {
-			case os.Getenv("FRESHET_EXPLORE") != "": // make explore: as far as it goes
-				s.limit = 1 << 40
-			case testing.Short():
-				s.limit /= 16
-			}
-			r := Run(s.limit, s.Begin)
-			if total += r.States; !r.Complete && s.limit == 10_000 {
+			r := explored(t, s.limit, s.Begin)
+			if total += r.States; !r.Complete && s.limit == small && !testing.Short() {
 				t.Errorf("%v: it was small enough to be explored to its end", r)
 			}
-			if r.Violation != nil {
-				t.Fatalf("%v\nafter\n  %s", r.Violation, strings.Join(r.Trace, "\n  "))
-			}
-			t.Log(r)
 		})
 	}
 	t.Logf("%d states", total)

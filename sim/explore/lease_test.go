@@ -1,8 +1,6 @@
 package explore
 
 import (
-	"os"
-	"strings"
 	"testing"
 )
 
@@ -29,18 +27,7 @@ func TestLease(t *testing.T) {
 	total := 0
 	for _, s := range leaseScopes {
 		t.Run(s.name, func(t *testing.T) {
-			switch {
-			case os.Getenv("FRESHET_EXPLORE") != "": // make explore: as far as it goes
-				s.limit = 1 << 40
-			case testing.Short():
-				s.limit /= 16
-			}
-			r := Run(s.limit, s.Begin)
-			total += r.States
-			if r.Violation != nil {
-				t.Fatalf("%v\nafter\n  %s", r.Violation, strings.Join(r.Trace, "\n  "))
-			}
-			t.Log(r)
+			total += explored(t, s.limit, s.Begin).States
 		})
 	}
 	t.Logf("%d states", total)

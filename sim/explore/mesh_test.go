@@ -1,9 +1,6 @@
 package explore
 
 import (
-	"os"
-	"strconv"
-	"strings"
 	"testing"
 )
 
@@ -64,21 +61,7 @@ func TestMesh(t *testing.T) {
 	total := 0
 	for _, s := range meshes {
 		t.Run(s.name, func(t *testing.T) {
-			switch {
-			case os.Getenv("FRESHET_EXPLORE") != "": // make explore: as far as it goes
-				s.limit = 1 << 40
-			case testing.Short():
-				s.limit /= 16
-			}
-			if n, err := strconv.Atoi(os.Getenv("FRESHET_STATES")); err == nil {
-				s.limit = n
-			}
-			r := Run(s.limit, s.Begin)
-			total += r.States
-			if r.Violation != nil {
-				t.Fatalf("%v\nafter\n  %s", r.Violation, strings.Join(r.Trace, "\n  "))
-			}
-			t.Log(r)
+			total += explored(t, s.limit, s.Begin).States
 		})
 	}
 	t.Logf("%d states", total)
