@@ -38,7 +38,7 @@ teeth: ## all mutants, from nothing
 
 .PHONY: storms
 storms: ## long simulation: SEEDS=20000 seeds
-	FRESHET_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 24h -v -run 'Test(Mesh)?Storms$$' ./sim
+	FRESHET_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 24h -v -run 'Test(Mesh|Eventual)?Storms$$' ./sim
 
 .PHONY: chaos
 chaos: ## faults at real processes, PostgreSQL and etcd for CHAOS=10m with SEED=n

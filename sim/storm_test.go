@@ -16,35 +16,47 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// campaign is how many seeds a plain test runs; make storms sets FRESHET_SEEDS.
-func campaign(t *testing.T) uint64 {
+// stormed runs the seeds of a promise that have failed once, and then n others: few with -short, and as
+// many as FRESHET_SEEDS says if that is set, as make storms does. Each rare case must happen in some
+// seed. It returns how often what happened.
+func stormed(t *testing.T, promise string, n, few uint64, rare []string, run func(seed uint64) Result) map[string]int {
+	t.Helper()
+	if testing.Short() {
+		n = few
+	}
 	if v := os.Getenv("FRESHET_SEEDS"); v != "" {
-		n, err := strconv.ParseUint(v, 10, 32)
-		if err != nil {
+		var err error
+		if n, err = strconv.ParseUint(v, 10, 32); err != nil {
 			t.Fatalf("FRESHET_SEEDS: %v", err)
 		}
-		return n
 	}
-	if testing.Short() {
-		return 10
-	}
-	return 300
-}
-
-// TestStorms runs the seeds that have failed once, and then as many as asked.
-func TestStorms(t *testing.T) {
-	n := campaign(t)
-	seeds := append(failed(t, "linear"), make([]uint64, n)...)
+	seeds := failed(t, promise)
 	for i := range n {
-		seeds[len(seeds)-int(n-i)] = i + 1
+		seeds = append(seeds, i+1)
 	}
-	seen, events := try(t, seeds, "freshet sim linear --seed %d", func(seed uint64) Result { return NewLinearPlan(seed).Run(false) })
-	for _, what := range Rare() {
-		if n := seen[what]; n == 0 && !testing.Short() {
+	seen, events := try(t, seeds, "freshet sim "+promise+" --seed %d", run)
+	for _, what := range rare {
+		if seen[what] == 0 && !testing.Short() {
 			t.Errorf("never in %d seeds: %s", len(seeds), what)
 		}
 	}
 	t.Logf("%d seeds, %d events", len(seeds), events)
+	return seen
+}
+
+func TestStorms(t *testing.T) {
+	stormed(t, "linear", 300, 10, Rare(), func(seed uint64) Result { return NewLinearPlan(seed).Run(false) })
+}
+
+// repeated fails if a seed does not give the same events each time.
+func repeated(t *testing.T, n uint64, run func(seed uint64) Result) {
+	t.Helper()
+	for seed := range n {
+		a, b := run(seed), run(seed)
+		if a.Events != b.Events || strings.Join(a.Log, "\n") != strings.Join(b.Log, "\n") {
+			t.Fatalf("seed %d ran in two ways: %d and %d events", seed, a.Events, b.Events)
+		}
+	}
 }
 
 // try runs the seeds in their order, two at a time, until one fails, and sums up what has
@@ -114,12 +126,7 @@ func failed(t *testing.T, simulation string) (out []uint64) {
 
 // The same plan gives the same run, event by event: or no seed could be replayed.
 func TestRunsRepeat(t *testing.T) {
-	for seed := range uint64(5) {
-		a, b := NewLinearPlan(seed).Run(true), NewLinearPlan(seed).Run(true)
-		if a.Events != b.Events || strings.Join(a.Log, "\n") != strings.Join(b.Log, "\n") {
-			t.Fatalf("seed %d ran in two ways: %d and %d events", seed, a.Events, b.Events)
-		}
-	}
+	repeated(t, 5, func(seed uint64) Result { return NewLinearPlan(seed).Run(true) })
 }
 
 // A plan that fails is made smaller, and goes on failing.

@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"fmt"
 	"math"
 	"slices"
 )
@@ -151,6 +152,14 @@ func (s *Server) first() bool { return s.view.Ring[0] == s.opt.Incarnation }
 // retired reports whether every write of an incarnation is visible everywhere and no other can come
 // (V5).
 func (s *Server) retired(o Incarnation) bool { return s.view.Retired(o) }
+
+// String names the view by its number.
+func (v *View) String() string {
+	if v == nil {
+		return "no view"
+	}
+	return fmt.Sprint("view ", v.Number)
+}
 
 // Retired reports whether an incarnation has departed and all of its writes are visible everywhere.
 func (v *View) Retired(o Incarnation) bool {
