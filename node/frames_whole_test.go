@@ -5,39 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/freshet-cache/freshet/internal/testkit"
 	"github.com/freshet-cache/freshet/linear"
 	"github.com/freshet-cache/freshet/peer"
 	"github.com/freshet-cache/freshet/redis/tracking"
 )
-
-// noFlags is the place of the flags in a frame that has none.
-const noFlags = -1
-
-// refuses checks that a frame is taken as it is, and neither when it is cut off anywhere, nor with a
-// byte behind it, nor from another version or as another kind. A flag that nobody knows is refused.
-func refuses(t *testing.T, what string, frame []byte, flags int, read func([]byte) error) {
-	t.Helper()
-	if err := read(frame); err != nil {
-		t.Errorf("%s: %x is refused: %v", what, frame, err)
-	}
-	for i := range frame {
-		if read(frame[:i:i]) == nil {
-			t.Errorf("%s: the first %d of %d bytes are taken", what, i, len(frame))
-		}
-	}
-	if read(append(frame[:len(frame):len(frame)], 0)) == nil {
-		t.Errorf("%s: a byte more is taken", what)
-	}
-	for at, more := range map[int]byte{0: 1, 1: 1, flags: 0x80} {
-		if at == noFlags {
-			continue
-		}
-		other := append([]byte{}, frame...)
-		if other[at] += more; read(other) == nil {
-			t.Errorf("%s: byte %d may be %#x", what, at, other[at])
-		}
-	}
-}
 
 // Every part of a job reaches the node that runs it: who tracks, how long it may take, what was
 // watched, and each argument.
@@ -53,7 +25,7 @@ func TestJobsReachTheOwnerWhole(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(got, j) {
 			t.Errorf("%+v is read as %+v, %v", j, got, err)
 		}
-		refuses(t, "a job", j.append(nil), 3, func(b []byte) error { _, err := decodeJob(b); return err })
+		testkit.Whole(t, "a job", j.append(nil), map[int]byte{0: 1, 1: 1, 3: 0x80}, func(b []byte) error { _, err := decodeJob(b); return err })
 	}
 	long := &job{proto: 2, within: 10 * maxWithin * time.Millisecond, cmds: cmds}
 	if got, err := decodeJob(long.append(nil)); err != nil || got.within != maxWithin*time.Millisecond {

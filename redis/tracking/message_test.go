@@ -5,37 +5,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/freshet-cache/freshet/internal/testkit"
 	"github.com/freshet-cache/freshet/shard/lease"
 )
-
-// noFlags is where a message without flags has them.
-const noFlags = -1
-
-// refuses checks that a message is taken as it is, and neither when it is cut off anywhere, nor with a
-// byte behind it, nor from another version or as another kind. A flag that nobody knows is refused.
-func refuses(t *testing.T, what string, message []byte, flags int, read func([]byte) error) {
-	t.Helper()
-	if err := read(message); err != nil {
-		t.Errorf("%s: %x is refused: %v", what, message, err)
-	}
-	for i := range message {
-		if read(message[:i:i]) == nil {
-			t.Errorf("%s: the first %d of %d bytes are taken", what, i, len(message))
-		}
-	}
-	if read(append(message[:len(message):len(message)], 0)) == nil {
-		t.Errorf("%s: a byte more is taken", what)
-	}
-	for at, more := range map[int]byte{0: 1, flags: 0x80} {
-		if at == noFlags {
-			continue
-		}
-		other := append([]byte{}, message...)
-		if other[at] += more; read(other) == nil {
-			t.Errorf("%s: byte %d may be %#x", what, at, other[at])
-		}
-	}
-}
 
 // What has changed, and by whom, arrives whole. A list of no keys is not the same as no list, which
 // means that everything may have changed.
@@ -55,7 +27,7 @@ func TestInvalidationsArriveWhole(t *testing.T) {
 			t.Errorf("%+v %q is read as %+v %q, %v", c.by, c.keys, by, keys, err)
 		}
 		read := func(b []byte) error { _, _, err := decodeInvalid(b); return err }
-		refuses(t, "an invalidation", message, 1, read)
+		testkit.Whole(t, "an invalidation", message, map[int]byte{0: 1, 1: 0x80}, read)
 		if message[1] ^= 1; read(message) == nil {
 			t.Errorf("%q is taken with the other flag for everything", c.keys)
 		}
@@ -79,7 +51,7 @@ func TestAnnouncementsArriveWhole(t *testing.T) {
 				t.Errorf("slice %d is read as %v", i, got[i].Range)
 			}
 		}
-		refuses(t, "an announcement", message, noFlags, func(b []byte) error { _, _, err := decodeAcquired(b); return err })
+		testkit.Whole(t, "an announcement", message, map[int]byte{0: 1}, func(b []byte) error { _, _, err := decodeAcquired(b); return err })
 	}
 }
 
@@ -90,7 +62,7 @@ func TestListsOfPrefixesArriveWhole(t *testing.T) {
 		if got, err := decodeFollow(message); err != nil || !slices.Equal(got, prefixes) {
 			t.Errorf("%q is read as %q, %v", prefixes, got, err)
 		}
-		refuses(t, "a list", message, noFlags, func(b []byte) error { _, err := decodeFollow(b); return err })
+		testkit.Whole(t, "a list", message, map[int]byte{0: 1}, func(b []byte) error { _, err := decodeFollow(b); return err })
 	}
 	if _, err := decodeFollow(appendFollow(nil, make([]string, maxPrefixList))); err != nil {
 		t.Error(err)
