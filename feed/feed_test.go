@@ -192,3 +192,17 @@ func TestDefaults(t *testing.T) {
 		t.Error("message 0 is there")
 	}
 }
+
+// The incarnations that have ended last are remembered, and no more.
+func TestEnded(t *testing.T) {
+	var e Ended[int]
+	if e.Has(0) {
+		t.Error("what has not ended is there")
+	}
+	for k := range MostEnded + 1 {
+		e.Add(k)
+	}
+	if e.Has(0) || !e.Has(1) || !e.Has(MostEnded) || len(e.has) != MostEnded || len(e.order) != MostEnded {
+		t.Errorf("%d are remembered", len(e.has))
+	}
+}

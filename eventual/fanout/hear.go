@@ -11,13 +11,13 @@ import (
 func (m *Node) received(in Received) {
 	if in.From == m.opt.Self {
 		if h, ok := in.Message.(Heartbeat); ok { // it came back
-			if at, ok := m.sent[h.Beat]; ok {
-				m.cover = max(m.cover, at) // Q2
+			if own, ok := m.sent[h.Beat]; ok {
+				m.cover = max(m.cover, own.at) // Q2
 			}
 		}
 		return
 	}
-	if m.ended[in.From] || m.state == over {
+	if m.ended.Has(in.From) || m.state == over {
 		return
 	}
 	switch msg := in.Message.(type) {
@@ -95,8 +95,8 @@ func (m *Node) settle(p *peer) {
 	for p.adopted && len(p.pending) > 0 && p.pending[0].last <= p.feed.Applied() {
 		p.covered = p.pending[0]
 		p.pending = p.pending[1:]
-		if at, ok := m.sent[p.covered.echo(m.opt.Self)]; ok {
-			p.cover = max(p.cover, at)
+		if own, ok := m.sent[p.covered.echo(m.opt.Self)]; ok {
+			p.cover = max(p.cover, own.at)
 		}
 	}
 	maps.DeleteFunc(p.closed, func(by, _ uint64) bool { return by <= p.feed.Applied() })
@@ -140,8 +140,7 @@ func (m *Node) mark(names []string) {
 	for _, name := range names {
 		m.marked[name]++
 		for _, key := range m.touched(name) {
-			e := m.entries[key]
-			if !e.grant.Marked {
+			if e := m.entries[key]; !e.grant.Marked {
 				e.grant.Marked = true
 				m.put(Flag{key})
 			}

@@ -33,7 +33,7 @@ func (m *Node) Check() {
 		count(o.names)
 	}
 	for id, p := range m.peers {
-		must(id != m.opt.Self && !m.ended[id], "%d has ended and is a peer", id)
+		must(id != m.opt.Self && !m.ended.Has(id), "%d has ended and is a peer", id)
 		p.feed.Check()
 		for number, names := range p.marks {
 			count(names)
@@ -56,7 +56,6 @@ func (m *Node) Check() {
 	}
 	must(own == len(m.own), "%d notices are open, and %d are kept", own, len(m.own))
 	must(len(m.mutations) <= m.opt.Mutations, "%d mutations are under way", len(m.mutations))
-	must(len(m.endings) == len(m.ended) && len(m.ended) <= mostEnd, "%d have ended", len(m.ended))
 }
 
 func (m *Node) checkEntries(must func(bool, string, ...any)) {
@@ -85,8 +84,8 @@ func (m *Node) Quiet() bool { return len(m.marked)+len(m.mutations)+len(m.loads)
 // Dump returns the state as text, for explorations that compare states.
 func (m *Node) Dump() string {
 	var b strings.Builder
-	fmt.Fprintln(&b, m.order, *m.feed, m.beat, m.sent, m.sentOrder, m.own, m.seq, m.asked, m.renewed, m.listed, m.surveyed, m.ready,
-		m.endings, m.state, m.cover, m.vouched, m.orphans, m.carriers, m.marked, *m.counts, m.load, m.joinable)
+	fmt.Fprintln(&b, m.order, *m.feed, m.beat, m.sent, m.own, m.seq, m.asked, m.renewed, m.listed, m.surveyed, m.ready,
+		m.ended, m.state, m.cover, m.vouched, m.orphans, m.carriers, m.marked, *m.counts, m.load, m.joinable)
 	dump(&b, m.mutations)
 	for _, id := range slices.Sorted(maps.Keys(m.peers)) {
 		p := *m.peers[id]

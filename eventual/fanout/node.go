@@ -58,9 +58,8 @@ func (o *Options) defaults() {
 }
 
 const (
-	beats   = 64   // heartbeats whose ticks are remembered
-	mostSay = 64   // notices that answer one Missing
-	mostEnd = 4096 // struck out incarnations that are remembered
+	beats   = 64 // heartbeats whose ticks are remembered
+	mostSay = 64 // notices that answer one Missing
 )
 
 // Node is one incarnation's part of the protocol. It is not safe for concurrent use.
@@ -73,8 +72,7 @@ type Node struct {
 	// Speaking.
 	feed      *feed.Sender[Notice]
 	beat      uint64
-	sent      map[uint64]ticks.Tick // when own heartbeats were sent
-	sentOrder map[uint64]uint64
+	sent      map[uint64]heard // own heartbeats, when they were sent
 	mutations map[Op]*mutation
 	own       map[uint64][]string // names of own mutations under way, by the number of the Dirty
 
@@ -85,8 +83,7 @@ type Node struct {
 	listed   uint64     // the order of the latest List whose answer was taken
 	surveyed bool       // a List that was sent after a renewal was granted has been answered
 	ready    bool       // everybody knows of this incarnation: it may write (P4)
-	ended    map[Incarnation]bool
-	endings  []Incarnation // of ended, oldest first
+	ended    feed.Ended[Incarnation]
 	state    state
 	peers    map[Incarnation]*peer
 	cover    ticks.Tick // of self: the newest own heartbeat that came back (Q2)
@@ -132,9 +129,9 @@ func New(opt Options) *Node {
 	opt.defaults()
 	return &Node{
 		opt: opt, feed: feed.NewSender[Notice](opt.Ring), counts: names.NewCounts(opt.Slots),
-		sent: map[uint64]ticks.Tick{}, sentOrder: map[uint64]uint64{}, mutations: map[Op]*mutation{}, own: map[uint64][]string{},
-		asked: map[uint64]request{}, renewed: never, ended: map[Incarnation]bool{},
-		peers: map[Incarnation]*peer{}, share: share{former: map[uint64]bool{}, spoiled: map[string]bool{}, since: never}, cover: never, vouched: never,
+		sent: map[uint64]heard{}, mutations: map[Op]*mutation{}, own: map[uint64][]string{},
+		asked: map[uint64]request{}, renewed: never,
+		peers: map[Incarnation]*peer{}, share: share{former: map[uint64]bool{}, since: never}, cover: never, vouched: never,
 		entries: map[string]*entry{}, carriers: names.Index{}, marked: map[string]int{},
 		loads: map[LoadID]*load{}, pages: map[Op]*load{}, joinable: map[string]LoadID{},
 	}
@@ -233,9 +230,8 @@ func (m *Node) ticked() {
 // say sends a heartbeat (P2).
 func (m *Node) say() {
 	m.beat++
-	m.sent[m.beat], m.sentOrder[m.beat] = m.now, m.tick()
+	m.sent[m.beat] = heard{m.beat, m.now, m.tick()}
 	delete(m.sent, m.beat-beats)
-	delete(m.sentOrder, m.beat-beats)
 	h := Heartbeat{Beat: m.beat, Last: m.feed.Last(), Marks: uint64(len(m.own)), Server: m.share.named, Hello: !m.ready}
 	for _, id := range slices.Sorted(maps.Keys(m.peers)) {
 		h.Echoes = append(h.Echoes, Echo{Of: id, Beat: m.peers[id].beat})

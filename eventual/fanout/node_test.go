@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/freshet-cache/freshet/eventual/fanout/names"
 	"github.com/freshet-cache/freshet/ticks"
 )
 
@@ -216,7 +217,7 @@ func TestMarkedWrites(t *testing.T) {
 	if least := m.opt.Stale + m.opt.Land; mark.TTL < least || mark.TTL > 2*least {
 		t.Errorf("it is marked for %d", mark.TTL)
 	}
-	outs := m.Step(9, TierMarked{1, mark.Server, OK, mark.Names}, nil)
+	outs := m.Step(9, TierMarked{Op: 1, Server: mark.Server, Names: mark.Names}, nil)
 	if w, ok := outs[len(outs)-1].(Write); !ok || w.Until != 5+m.opt.Stale {
 		t.Errorf("it may be sent until %+v, and was marked at 5", outs)
 	}
@@ -224,7 +225,7 @@ func TestMarkedWrites(t *testing.T) {
 	if len(m.marked) != 1 || mark.Names[0] != "y" {
 		t.Errorf("%v is announced before it is marked", m.marked)
 	}
-	outs = m.Step(11, TierMarked{1, mark.Server, OK, mark.Names}, nil)
+	outs = m.Step(11, TierMarked{Op: 1, Server: mark.Server, Names: mark.Names}, nil)
 	if a, ok := outs[len(outs)-1].(Announced); !ok || a.Until != 5+m.opt.Stale {
 		t.Errorf("it may be committed until %+v", outs)
 	}
@@ -233,6 +234,112 @@ func TestMarkedWrites(t *testing.T) {
 		t.Errorf("it ends with %+v", outs)
 	}
 	m.Check()
+}
+
+// Names that are discovered while others wait for their marks are announced after them, each once (P3).
+func TestDiscoveredMeanwhile(t *testing.T) {
+	m := alone(true)
+	m.opt.Tier = true
+	m.Step(3, Reached{7}, nil)
+	answer := func(outs []Output) []Output {
+		t.Helper()
+		k, ok := outs[len(outs)-1].(MarkTier)
+		if !ok {
+			t.Fatalf("%v marks nothing", outs)
+		}
+		return m.Step(4, TierMarked{Op: k.Op, Server: k.Server, Names: k.Names}, nil)
+	}
+	answer(m.Step(4, Mutate{Op: 1, Names: []string{"x"}}, nil))
+	outs := m.Step(4, Discovered{1, []string{"y"}}, nil)
+	if more := append(m.Step(4, Discovered{1, []string{"z"}}, nil), m.Step(4, Discovered{1, []string{"u", "v"}}, nil)...); len(more) > 0 {
+		t.Errorf("while y is marked it does %v", more)
+	}
+	announced := 0
+	for _, name := range []string{"y", "z", "u"} {
+		outs = answer(outs)
+		for _, out := range outs {
+			if a, ok := out.(Announced); ok && a.Op == 1 {
+				announced++
+			}
+		}
+		if m.Check(); m.marked[name] != 1 {
+			t.Errorf("after the mark of %s %v is announced", name, m.marked)
+		}
+	}
+	if announced != 3 || len(m.marked) != 5 {
+		t.Errorf("%d of 3 are answered, and %v is announced", announced, m.marked)
+	}
+}
+
+// What was written without a mark is removed from the tier before it is used again, one request at a
+// time: name by name, or everything if it is too much to be remembered. An answer from before the tier
+// was used again says nothing (T5).
+func TestRemovals(t *testing.T) {
+	m := alone(true)
+	m.opt.Tier = true
+	m.Step(3, Reached{7}, nil)
+	op := Op(0)
+	write := func(names ...string) {
+		t.Helper()
+		op++
+		m.Step(5, Mutate{Op: op, Names: names}, nil)
+		m.Step(5, Wrote{op, OK}, nil)
+		if m.Check(); !m.Quiet() {
+			t.Fatalf("the write of %d names does not end", len(names))
+		}
+	}
+	leaves := func() { // the registry, too, hears that it names none
+		m.Step(4, Reached{0}, nil)
+		for _, out := range m.Step(4, Ticked{}, nil) {
+			if r, ok := out.(Renew); ok {
+				m.Step(4, Renewed{Seq: r.Seq}, nil)
+			}
+		}
+	}
+	removal := func(outs []Output, names int) MarkTier {
+		t.Helper()
+		k, ok := outs[0].(MarkTier)
+		if !ok || k.Op != 0 || len(k.Names) != names {
+			t.Fatalf("it asks for %v, and not for the removal of %d names", outs, names)
+		}
+		return k
+	}
+	leaves()
+	write("x")
+	write("y")
+	first := removal(m.Step(6, Reached{7}, nil), 2)
+	for _, out := range m.Step(6, Ticked{}, nil) {
+		if k, ok := out.(MarkTier); ok {
+			t.Errorf("it asks again: %v", k)
+		}
+	}
+	m.Step(6, TierMarked{Server: first.Server, Names: first.Names, Seq: first.Seq, Status: Unknown}, nil)
+	var again Output
+	for _, out := range m.Step(6, Ticked{}, nil) {
+		if _, ok := out.(MarkTier); ok {
+			again = out
+		}
+	}
+	removal([]Output{again}, 2)
+	if m.Step(6, TierMarked{Server: first.Server, Names: first.Names, Seq: first.Seq}, nil); m.share.named == 0 {
+		t.Error("it names no server, and nothing is left to be removed")
+	}
+	leaves()
+	write("x")
+	second := removal(m.Step(6, Reached{7}, nil), 1)
+	if m.Step(6, TierMarked{Server: first.Server, Names: first.Names, Seq: first.Seq}, nil); m.share.named != 0 {
+		t.Error("an answer from before x was written again is taken")
+	}
+	m.Step(6, TierMarked{Server: second.Server, Names: second.Names, Seq: second.Seq}, nil)
+	leaves()
+	for i := range names.Most + 1 {
+		write(string(rune('a' + i)))
+	}
+	write("x")
+	all := removal(m.Step(6, Reached{7}, nil), 0)
+	if m.Step(6, TierMarked{Server: all.Server, Seq: all.Seq}, nil); m.share.named == 0 {
+		t.Error("everything was removed, and it names no server")
+	}
 }
 
 // An entry that takes another's place is found by its own tags, and not by those before (R7).

@@ -27,7 +27,7 @@ type peer struct {
 	witness  uint64            // the largest beat that anybody is known to have heard
 }
 
-// heard is when a heartbeat was heard.
+// heard is when a heartbeat was heard, or sent.
 type heard struct {
 	beat  uint64
 	at    ticks.Tick
@@ -115,7 +115,7 @@ func (m *Node) survey(in Listed) {
 		}
 	}
 	for _, id := range in.Members {
-		if id == m.opt.Self || m.ended[id] {
+		if id == m.opt.Self || m.ended.Has(id) {
 			continue
 		}
 		m.meet(id)
@@ -162,10 +162,7 @@ func (m *Node) forget(id Incarnation) {
 		m.unmark(names)
 	}
 	delete(m.peers, id)
-	if m.ended[id], m.endings = true, append(m.endings, id); len(m.endings) > mostEnd {
-		delete(m.ended, m.endings[0])
-		m.endings = m.endings[1:]
-	}
+	m.ended.Add(id)
 	m.prepare()
 }
 
@@ -204,7 +201,7 @@ func (m *Node) silence() {
 			m.strike(id)
 		}
 	}
-	if first, ok := m.sent[1]; !m.surveyed && !deaf && (!ok || m.now-first > m.opt.Stale) {
+	if first, ok := m.sent[1]; !m.surveyed && !deaf && (!ok || m.now-first.at > m.opt.Stale) {
 		m.surveyed = true
 	}
 	m.prepare()

@@ -33,9 +33,8 @@ func (m *Node) normal(t Token) (out Token) {
 // heartbeat of that incarnation, or sent one of its own.
 func (m *Node) after(o Moment) (h heard, ok bool) {
 	if o.Of == m.opt.Self {
-		n := max(o.Beat+1, m.beat-min(m.beat, beats-1))
-		at, ok := m.sent[n]
-		return heard{n, at, m.sentOrder[n]}, ok
+		h, ok = m.sent[max(o.Beat+1, m.beat-min(m.beat, beats-1))]
+		return h, ok
 	}
 	p := m.peers[o.Of]
 	if p == nil {

@@ -4,21 +4,26 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/freshet-cache/freshet/eventual/fanout/names"
 	"github.com/freshet-cache/freshet/ticks"
 )
 
 // share is what a node knows of the shared tier.
 type share struct {
-	run     uint64 // the server that the runtime reaches; 0: none
-	epoch   uint64 // how many incarnations were struck out that named no server
-	target  uint64 // where mutations are marked: run and epoch in one number; 0: nowhere
-	named   uint64 // the server that heartbeats name, and from which this node fills; 0: none
-	since   ticks.Tick
-	beat    uint64 // the first heartbeat that names none
-	order   uint64 // of that
-	told    bool   // the registry has it that this incarnation names none
-	former  map[uint64]bool
-	spoiled map[string]bool // names that were written without a mark at target
+	run    uint64 // the server that the runtime reaches; 0: none
+	epoch  uint64 // how many incarnations were struck out that named no server
+	target uint64 // where mutations are marked: run and epoch in one number; 0: nowhere
+	named  uint64 // the server that heartbeats name, and from which this node fills; 0: none
+	since  ticks.Tick
+	beat   uint64 // the first heartbeat that names none
+	order  uint64 // of that
+	told   bool   // the registry has it that this incarnation names none
+	former map[uint64]bool
+
+	// What was written without a mark at target, and must be removed there before it is named again.
+	// Nobody has filled it since the first of that was written, and nobody will before it is named.
+	spoiled  names.Few
+	removing bool // a removal is under way
 }
 
 // join returns one number for a server and an epoch; 0 only for no server.
@@ -44,11 +49,9 @@ func (m *Node) reached(in Reached) {
 		m.unname()
 	}
 	if server != 0 && server != s.target {
-		if s.target != 0 {
-			s.former[s.target] = true
-			clear(s.spoiled)
-		}
-		s.target = server
+		s.former[s.target] = true
+		s.spoiled.Remove()
+		s.target, s.removing = server, false
 	}
 	m.name()
 }
@@ -67,7 +70,7 @@ func (m *Node) unname() {
 	if s.named == 0 {
 		return
 	}
-	s.named, s.told, s.since, s.beat, s.order = 0, false, m.now, m.beat+1, m.tick()
+	s.named, s.told, s.since, s.beat, s.order, s.removing = 0, false, m.now, m.beat+1, m.tick(), false
 	if m.renewed != never {
 		m.say()
 	}
@@ -111,8 +114,11 @@ func (m *Node) name() {
 			return
 		}
 	}
-	if len(s.spoiled) > 0 {
-		m.put(MarkTier{0, s.target, slices.Sorted(maps.Keys(s.spoiled)), 0})
+	if !s.spoiled.Empty() {
+		if !s.removing {
+			s.removing = true
+			m.put(MarkTier{Server: s.target, Names: s.spoiled.List(), Seq: s.order})
+		}
 		return
 	}
 	s.named = s.target
@@ -121,28 +127,28 @@ func (m *Node) name() {
 	}
 }
 
-// begins marks names of a mutation in the tier before they are announced (T5).
-func (m *Node) begins(op Op, u *mutation, names []string, server uint64) {
-	u.want, u.asked = names, server
-	if server == 0 {
+// begins marks the first wanted names of a mutation in the tier before they are announced (T5).
+func (m *Node) begins(op Op, u *mutation, server uint64) {
+	if u.asked = server; server == 0 {
 		m.permit(op, u)
 		return
 	}
 	if !u.written {
 		u.marked = m.now
 	}
-	m.put(MarkTier{op, u.asked, u.want, ticks.Lengthen(m.opt.Stale+m.opt.Land, 2*m.opt.Drift)})
+	m.put(MarkTier{Op: op, Server: u.asked, Names: u.wants[0], TTL: ticks.Lengthen(m.opt.Stale+m.opt.Land, 2*m.opt.Drift)})
 }
 
 // tierMarked takes the answer to a mark.
 func (m *Node) tierMarked(in TierMarked) {
 	s := &m.share
 	switch u := m.mutations[in.Op]; {
-	case in.Op == 0 && in.Status == OK && in.Server == s.target:
-		for _, name := range in.Names {
-			delete(s.spoiled, name)
+	case in.Op == 0 && in.Seq == s.order && in.Server == s.target: // else the tier may have been filled since
+		s.removing = false
+		if in.Status == OK { // else the next tick asks again
+			s.spoiled.Remove(in.Names...)
+			m.name()
 		}
-		m.name()
 	case in.Op == 0 || u == nil || u.asked != in.Server:
 	case in.Status == OK:
 		u.asked, u.on = 0, in.Server
@@ -159,15 +165,15 @@ func (m *Node) tierMarked(in TierMarked) {
 // uses the tier (T5).
 func (m *Node) permit(op Op, u *mutation) {
 	if !m.opt.Tier || u.on != 0 && u.on == m.share.named || m.off() {
-		m.announce(u, u.want)
-		for _, name := range u.names {
-			if u.on == 0 && m.opt.Tier {
-				m.share.spoiled[name] = true
-			}
+		m.announce(u, u.wants[0])
+		if u.on == 0 && m.opt.Tier {
+			m.share.spoiled.Add(u.names...)
 		}
-		u.want, u.waits = nil, false
+		u.wants, u.waits = u.wants[1:], false
 		if u.written {
-			m.put(Announced{op, m.writeUntil(u)})
+			if m.put(Announced{op, m.writeUntil(u)}); len(u.wants) > 0 {
+				m.begins(op, u, u.on)
+			}
 			return
 		}
 		u.written, u.count = true, m.counts.Now()

@@ -5,7 +5,7 @@ import (
 	"github.com/freshet-cache/freshet/ticks"
 )
 
-// Op is a caller's number for a read or a mutation, unique among those of the node.
+// Op is a caller's number for a read or a mutation, not 0 and unique among those of the node.
 type Op uint64
 
 // LoadID is a load's number, unique among those of the node.
@@ -115,7 +115,8 @@ type Mutate struct {
 	Token   Token
 }
 
-// Discovered announces more names of a mutation, before its write commits (P3).
+// Discovered announces more names of a mutation, before its write commits (P3). One Announced answers
+// each, in their order.
 type Discovered struct {
 	Op    Op
 	Names []string
@@ -131,12 +132,13 @@ type Wrote struct {
 // what it had has another number. The runtime says it again when a server answers that had not.
 type Reached struct{ Server uint64 }
 
-// TierMarked answers a MarkTier, with its Names.
+// TierMarked answers a MarkTier, with its Names and Seq.
 type TierMarked struct {
 	Op     Op
 	Server uint64
 	Status Status
 	Names  []string
+	Seq    uint64
 }
 
 // Fetched answers a Fetch: a value was found, or there is a lease, or neither.
@@ -249,13 +251,14 @@ type Write struct {
 	Until ticks.Tick
 }
 
-// MarkTier asks a server of the tier to mark names for a time; Op 0 only removes what they have
-// there. Exactly one TierMarked answers it.
+// MarkTier asks a server of the tier to mark names for a time. Op 0 only removes what they have
+// there; without Names, everything that is there. Exactly one TierMarked answers it.
 type MarkTier struct {
 	Op     Op
 	Server uint64
 	Names  []string
 	TTL    ticks.Tick
+	Seq    uint64 // of Op 0: when the node named no server any more
 }
 
 // UnmarkTier asks a server of the tier to remove a mutation's mark. Nothing answers it: a mark that

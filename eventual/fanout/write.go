@@ -20,8 +20,8 @@ type mutation struct {
 	unknown bool       // the caller has been answered
 	until   ticks.Tick // then the write has landed, or never will (P3)
 	token   Token
-	want    []string // names that are not announced yet, because the tier is not marked
-	asked   uint64   // the server of the tier that was asked to mark
+	wants   [][]string // names that are not announced yet: the tier is not marked, or others come first
+	asked   uint64     // the server of the tier that was asked to mark
 	marked  ticks.Tick
 	on      uint64 // the server on which it is marked
 	waits   bool   // until nobody uses the tier
@@ -54,7 +54,8 @@ func (m *Node) mutate(in Mutate) {
 	u := &mutation{set: in.Set && len(in.Names) > 0, tags: in.Tags, started: m.now, began: m.tick(), token: m.normal(in.Token)}
 	m.mutations[in.Op] = u
 	u.proceed = in.Proceed
-	m.begins(in.Op, u, in.Names, m.reaches())
+	u.wants = [][]string{in.Names}
+	m.begins(in.Op, u, m.reaches())
 }
 
 // writeUntil returns until when a write may be sent: under the lease (P5), and within S of its mark in
@@ -84,8 +85,12 @@ func (m *Node) announce(u *mutation, names []string) {
 
 // discovered announces names that the write itself has found.
 func (m *Node) discovered(in Discovered) {
-	if u := m.mutations[in.Op]; u != nil && u.written && !u.unknown {
-		m.begins(in.Op, u, in.Names, u.on)
+	u := m.mutations[in.Op]
+	if u == nil || !u.written || u.unknown {
+		return
+	}
+	if u.wants = append(u.wants, in.Names); len(u.wants) == 1 {
+		m.begins(in.Op, u, u.on)
 	}
 }
 

@@ -28,10 +28,13 @@ func (w *caches) share(i int, n *cacher, out fanout.Output) {
 	mark := func(op fanout.Op) tier.MarkID { return tier.MarkID{Of: uint64(n.id), Op: uint64(op)} }
 	switch out := out.(type) {
 	case fanout.MarkTier:
-		in := fanout.TierMarked{Op: out.Op, Server: out.Server, Names: out.Names}
-		if n.run == 0 {
+		in := fanout.TierMarked{Op: out.Op, Server: out.Server, Names: out.Names, Seq: out.Seq}
+		switch {
+		case n.run == 0:
 			in.Status = fanout.Unknown
-		} else {
+		case out.Op == 0 && len(out.Names) == 0:
+			server(out.Server).Clear()
+		default:
 			server(out.Server).Mark(mark(out.Op), out.Names, w.now+out.TTL)
 		}
 		w.todo = append(w.todo, func() { w.step(i, in) })

@@ -1,5 +1,5 @@
 // Package names has which entries belong to a name, and whether a name was invalidated since a load
-// began. A name is a key, or a tag that values of keys depend on.
+// began; and a bounded set of names. A name is a key, or a tag that values of keys depend on.
 //
 // What may be relied on: an entry is found by its key and by each of its tags, and no invalidation is
 // missed. What it costs: names share slots, so that a load may be overtaken in vain.
@@ -81,3 +81,43 @@ func (x Index) Remove(key string, tags []string) {
 
 // Keys returns the keys that depend on a tag, in order.
 func (x Index) Keys(tag string) []string { return slices.Sorted(maps.Keys(x[tag])) }
+
+// Few is a set of names that stands for all names once there are too many. The zero value is empty.
+type Few struct {
+	names map[string]bool
+	all   bool
+}
+
+// Most is how many names a Few holds.
+const Most = 1024
+
+// Add adds names.
+func (f *Few) Add(names ...string) {
+	if f.names == nil {
+		f.names = map[string]bool{}
+	}
+	for _, name := range names {
+		if f.all {
+			return
+		}
+		if f.names[name] = true; len(f.names) > Most {
+			f.names, f.all = nil, true
+		}
+	}
+}
+
+// Remove removes names, or all of them if none is given. Single names cannot be taken out of all.
+func (f *Few) Remove(names ...string) {
+	if len(names) == 0 {
+		*f = Few{}
+	}
+	for _, name := range names {
+		delete(f.names, name)
+	}
+}
+
+// Empty reports whether there is nothing in the set.
+func (f *Few) Empty() bool { return !f.all && len(f.names) == 0 }
+
+// List returns the names in order, and none if the set stands for all.
+func (f *Few) List() []string { return slices.Sorted(maps.Keys(f.names)) }

@@ -40,3 +40,31 @@ func TestIndex(t *testing.T) {
 		t.Errorf("%v", x)
 	}
 }
+
+// A set of few names holds each of them, and stands for all once there are too many.
+func TestFew(t *testing.T) {
+	var f Few
+	if f.Remove("x"); !f.Empty() || len(f.List()) > 0 {
+		t.Error("it is not empty")
+	}
+	for _, name := range []string{"y", "x", "z", "y"} {
+		f.Add(name)
+	}
+	if f.Remove("x", "u"); f.Empty() || !slices.Equal(f.List(), []string{"y", "z"}) {
+		t.Errorf("%v", f.List())
+	}
+	for i := range Most - 2 {
+		f.Add(string(rune(1000 + i)))
+	}
+	if len(f.List()) != Most {
+		t.Errorf("%d names", len(f.List()))
+	}
+	f.Add("one more")
+	f.Add("and another")
+	if f.Remove("y"); f.Empty() || len(f.List()) > 0 {
+		t.Errorf("all names are %v", f.List())
+	}
+	if f.Remove(); !f.Empty() {
+		t.Error("it is not empty")
+	}
+}

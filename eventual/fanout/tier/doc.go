@@ -16,7 +16,7 @@
 //
 //	T1. A mark raises the counter and the floors of its names to it, removes their values and leases,
 //	and joins the set of marks of each name, until it expires. Its removal does the same and leaves
-//	the set. Why: two mutations of x are under way. With one mark for each name, the end of the first
+//	the set. Everything can be removed at once, marks excepted. Why: two mutations of x are under way. With one mark for each name, the end of the first
 //	takes the mark of the second away; a node fills x with the value from before the second.
 //
 //	T2. A miss takes a lease, unless the key is marked, and the counter. A value is set if its lease

@@ -79,6 +79,13 @@ func (t *Tier) Unmark(id MarkID, names []string) {
 	}
 }
 
+// Clear removes all values and leases, as Mark does for one name (T1).
+func (t *Tier) Clear() {
+	t.counter++
+	clear(t.values)
+	clear(t.leases)
+}
+
 // Get returns the value of a key (T3), or else a lease for a load of it, 0 if there is none to be had,
 // and the counter (T2).
 func (t *Tier) Get(now ticks.Tick, key string) (v Value, found bool, lease, counter uint64) {

@@ -138,3 +138,23 @@ func TestOneFills(t *testing.T) {
 		t.Error("set without a lease")
 	}
 }
+
+// The removal of everything takes values and leases away, and leaves the marks (T1).
+func TestClear(t *testing.T) {
+	x := New()
+	_, _, lease, counter := x.Get(1, "x")
+	x.Set(1, "x", lease, Value{Counter: counter, Version: 1})
+	_, _, before, counter := x.Get(1, "y")
+	x.Mark(MarkID{1, 1}, []string{"z"}, 9)
+	x.Clear()
+	x.Check()
+	if _, found, _, _ := x.Get(2, "x"); found {
+		t.Error("a value is left")
+	}
+	if x.Set(2, "y", before, Value{Counter: counter, Version: 1}) {
+		t.Error("a lease from before is good")
+	}
+	if !x.Marked(2, "z") {
+		t.Error("a mark is gone")
+	}
+}
