@@ -59,10 +59,11 @@ func TestMutants(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	dir := strings.TrimPrefix(only, "./")
 	groups := map[string][]Mutant{}
 	var order []string
 	for _, m := range list {
-		if only != "all" && !strings.Contains(m.Name, only) && m.Dir != only {
+		if only != "all" && !strings.Contains(m.Name, only) && m.Dir != dir {
 			continue
 		}
 		name := m.Test
@@ -73,6 +74,9 @@ func TestMutants(t *testing.T) {
 			order = append(order, name)
 		}
 		groups[name] = append(groups[name], m)
+	}
+	if len(order) == 0 {
+		t.Fatalf("FRESHET_MUTANTS=%s: no mutant has this in its name, and no package with mutants has this path", only)
 	}
 	slices.SortStableFunc(order, func(a, b string) int { return len(groups[b]) - len(groups[a]) })
 	for _, name := range order {

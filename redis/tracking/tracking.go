@@ -73,7 +73,7 @@ type Node interface {
 // ErrNotOurs means that another node decides what becomes of a write; it announces itself.
 var ErrNotOurs = errors.New("tracking: the keys have another owner")
 
-// Options configure Tracking. Context and Clock are required.
+// Options configure Tracking. Context is required.
 type Options struct {
 	// Keys bounds the keys that are remembered, for clients and for other nodes each. Default 1 000 000.
 	Keys int
