@@ -6,7 +6,7 @@
 //
 //   - frame, state, config, spaces, promises, errors, limits: what nodes say to each other, what an
 //     operator sees and says, and which promises there are. metrics, roster, watch, tally: what is counted.
-//   - node: the types Process and Node, of which everything above are methods.
+//   - node: the types Process and Node, whose methods are in the files above.
 //   - net, events, health, membership, cluster, adapters, look: the process among others, its assigner
 //     and its spaces.
 //   - carry, route, serve, several, tracking, links, members: what becomes of a job, here or at the node
